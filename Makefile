@@ -1,0 +1,47 @@
+# Every target works in a bare clone: the first call makes .venv from the hash-checked locks, later calls reuse it.
+# `make check` and `make test` are what CI runs.
+
+PYTHON ?= python3
+BIN := .venv/bin
+WORKERS ?= 2
+
+.PHONY: demo test check ledger lock bench clean setup-test setup-dev
+
+demo: setup-test
+	$(BIN)/python examples/demo/run.py
+
+# loadgroup keeps tests that share an xdist_group mark on one worker. Minutes per area come from tests/support/minutes.py.
+test: setup-test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+# Format, lint, types, layers, generated files: under a minute.
+check: setup-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/python -m mypy $(wildcard src/holdfast tests/typing)
+	$(BIN)/python -m pytest -q tests/architecture
+	$(if $(wildcard tools/generate_blocking.py),$(BIN)/python tools/generate_blocking.py --check)
+
+ledger: setup-test
+	$(BIN)/python tools/ledger.py
+
+# Needs uv. The locks name no index: each machine installs from its own, and the hashes decide.
+UV ?= $(shell command -v uv || echo $(BIN)/uv)
+COMPILE = $(UV) pip compile pyproject.toml --group build --universal --generate-hashes --no-emit-index-url --no-header --quiet
+lock:
+	$(COMPILE) --extra test --output-file requirements/test.txt
+	$(COMPILE) --extra dev --constraint requirements/test.txt --output-file requirements/dev.txt
+
+bench: setup-test
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+# Leaves .venv alone: it is expensive, and somebody may be working in it.
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+setup-test:
+	@$(PYTHON) tools/setup_environment.py test
+
+setup-dev:
+	@$(PYTHON) tools/setup_environment.py dev

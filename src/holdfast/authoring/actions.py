@@ -1,0 +1,303 @@
+"""`@hf.action`: a user's function with side effects, with a name and a policy.
+
+An Action is called like the function it wraps and always gives a coroutine. Inside a run the
+engine calls it; inside a step or another action it runs as part of that; outside it simply runs.
+Policies (retry, timeout, queue) are the engine's business and are not applied to direct calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import enum
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, Literal, Never, ParamSpec, Protocol, TypeVar, cast, overload
+
+from holdfast.authoring.context import entered, is_running, require_transaction, stand_in_context
+from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
+from holdfast.core.codec import CallCodec
+from holdfast.core.errors import UsageError
+from holdfast.core.graph import NodePolicy, known_names, validated_timeout
+from holdfast.core.retry import ACTION_RETRY, Retry
+
+__all__ = ["UNSET", "Action", "Bound", "Isolation", "Unset", "action", "overridden"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+Isolation = Literal["thread", "process"]
+ISOLATIONS = (None, "thread", "process")
+
+
+class Unset(enum.Enum):
+    """Tells an option that was not given from one that was given as None."""
+
+    UNSET = "not given"
+
+
+UNSET: Final = Unset.UNSET
+
+
+def overridden(
+    policy: NodePolicy, retry: Retry | Unset, timeout: float | Unset | None, queue: str | Unset | None, owner: str
+) -> NodePolicy:
+    """The policy with every given option replaced, validated with its owner's name in the message."""
+    changes: dict[str, Any] = {}
+    if retry is not UNSET:
+        changes["retry"] = retry
+    if timeout is not UNSET:
+        changes["timeout_seconds"] = validated_timeout(timeout, owner)
+    if queue is not UNSET:
+        changes["queue"] = queue if queue is None else validated_name(queue, f"the queue of {owner}")
+    return replace(policy, **changes) if changes else policy
+
+
+@dataclass(frozen=True, slots=True)
+class Bound(Generic[R_co]):
+    """An action together with its arguments: a value that `engine.start` accepts."""
+
+    action: Action[..., R_co]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+class Action(Generic[P, R]):
+    """A registered function with side effects. Calling it gives a coroutine, also for a plain `def`."""
+
+    __holdfast__: Definition
+    __name__: str
+    __qualname__: str
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        definition: Definition,
+        policy: NodePolicy,
+        isolation: Isolation | None,
+        transactional: bool,
+    ) -> None:
+        functools.update_wrapper(self, fn)
+        self.__holdfast__ = definition
+        self._fn = fn
+        self._policy = policy
+        self._isolation = isolation
+        self._transactional = transactional
+        self._is_async = inspect.iscoroutinefunction(fn)
+        # Shared with the copies that options() makes, so that hints are read once for all of them.
+        self._codec: list[CallCodec] = []
+
+    def __repr__(self) -> str:
+        return f"<action {self.name} of {self.__holdfast__.place}>"
+
+    @property
+    def name(self) -> str:
+        """The name it is registered and stored under."""
+        return self.__holdfast__.name
+
+    @property
+    def fn(self) -> Callable[P, Any]:
+        """The plain function: no coroutine for a plain `def`, no context."""
+        return self._fn
+
+    @property
+    def policy(self) -> NodePolicy:
+        """How the engine runs it."""
+        return self._policy
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """Where it runs: None is the event loop for `async def` and a thread for a plain `def`."""
+        return self._isolation
+
+    @property
+    def transactional(self) -> bool:
+        """Whether its writes and its result commit together."""
+        return self._transactional
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is an `async def`."""
+        return self._is_async
+
+    @property
+    def call(self) -> CallCodec:
+        """Encodes and decodes its arguments and results.
+
+        Made at the first use and not at decoration, so that annotations may name what is defined later.
+        """
+        if not self._codec:
+            self._codec.append(CallCodec(self._fn, name=f"action {self.name}"))
+        return self._codec[0]
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._transactional:
+            require_transaction(f"action {self.name}")
+        if is_running():
+            return await self._run(*args, **kwargs)
+        with entered(stand_in_context(self.name)):
+            return await self._run(*args, **kwargs)
+
+    async def _run(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._is_async:
+            return cast(R, await self._fn(*args, **kwargs))
+        return cast(R, await asyncio.to_thread(self._fn, *args, **kwargs))
+
+    def options(
+        self,
+        *,
+        retry: Retry | Unset = UNSET,
+        timeout: float | Unset | None = UNSET,
+        queue: str | Unset | None = UNSET,
+        **unknown: Never,
+    ) -> Action[P, R]:
+        """A copy of the action with another policy, for one call or one start. The registered one stays."""
+        for name in unknown:
+            raise UsageError(
+                f"action {self.name} has no option {name!r}", hint=known_names(name, ("retry", "timeout", "queue"))
+            )
+        changed = copy.copy(self)
+        changed._policy = overridden(self._policy, retry, timeout, queue, f"action {self.name}")
+        return changed
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
+        """The action with these arguments, for `engine.start`. Wrong arguments are refused here."""
+        self.check_arguments(args, kwargs)
+        return Bound(self, args, kwargs)
+
+    def check_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """UsageError that shows the signature unless the function can be called like this."""
+        signature = inspect.signature(self._fn)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise UsageError(
+                f"action {self.name} cannot be called like this: {error}",
+                hint=f"its signature is {self.name}{signature}",
+            ) from None
+
+
+class ActionDecorator(Protocol):
+    """What `@hf.action(…)` with options returns."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Action[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Action[P, R]: ...
+
+
+@overload
+def action(fn: Callable[P, Awaitable[R]], /) -> Action[P, R]: ...
+@overload
+def action(fn: Callable[P, R], /) -> Action[P, R]: ...
+@overload
+def action(
+    *,
+    retry: Retry = ...,
+    timeout: float | None = ...,
+    queue: str | None = ...,
+    name: str | None = ...,
+    aliases: tuple[str, ...] | list[str] = ...,
+    isolation: Isolation | None = ...,
+    transactional: bool = ...,
+    registry: Registry | None = ...,
+) -> ActionDecorator: ...
+def action(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    retry: Retry = ACTION_RETRY,
+    timeout: float | None = None,
+    queue: str | None = None,
+    name: str | None = None,
+    aliases: tuple[str, ...] | list[str] = (),
+    isolation: Isolation | None = None,
+    transactional: bool = False,
+    registry: Registry | None = None,
+) -> Any:
+    """Make a function an action: registered by name, retried, timed and recorded inside runs.
+
+    `isolation="process"` runs a plain `def` in a process that can be killed; `transactional=True`
+    commits an `async def`'s writes through `hf.current().tx` together with its result.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Action[..., Any]:
+        check_function(function, "@hf.action")
+        owner = f"action {function.__qualname__}"
+        _check_isolation(function, isolation, owner)
+        check_transactional(function, transactional, owner)
+        made: Action[..., Any] = Action(
+            function,
+            definition=Definition.of(function, "action", name, aliases),
+            policy=overridden(NodePolicy(), retry, timeout, queue, owner),
+            isolation=isolation,
+            transactional=transactional,
+        )
+        (default_registry if registry is None else registry).add(made)
+        return made
+
+    return decorate if fn is None else decorate(fn)
+
+
+def check_function(function: object, decorator: str) -> None:
+    """UsageError unless this is a plain or async function that returns once."""
+    if isinstance(function, Action):
+        raise UsageError(
+            f"{decorator} was given {function.name}, which is an action already", hint="decorate a function once"
+        )
+    if not inspect.isfunction(function):
+        raise UsageError(
+            f"{decorator} was given {function!r}, a {type(function).__name__}",
+            hint="decorate a function made with def or async def; below @staticmethod, not above it",
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(
+            f"{function.__qualname__} is a generator: its items could not be recorded as one result",
+            hint="return a list instead of using yield",
+        )
+    parent, _, _ = function.__qualname__.rpartition(".")
+    parameters = list(inspect.signature(function).parameters)
+    if (
+        decorator == "@hf.action"
+        and parent
+        and not parent.endswith("<locals>")
+        and parameters[:1] in (["self"], ["cls"])
+    ):
+        raise UsageError(
+            f"{function.__qualname__} is a method, and an action has no instance to be called on",
+            hint="make it a function of its module, or a @hf.step of an hf.Dag class",
+        )
+
+
+def check_transactional(function: Callable[..., Any], transactional: bool, owner: str) -> None:
+    """UsageError for a transactional plain `def`: its thread could not await the transaction."""
+    if transactional and not inspect.iscoroutinefunction(function):
+        raise UsageError(
+            f"{owner} is transactional and a plain def, which cannot await hf.current().tx",
+            hint="make it an async def",
+        )
+
+
+def _check_isolation(function: Callable[..., Any], isolation: object, owner: str) -> None:
+    if isolation not in ISOLATIONS:
+        raise UsageError(
+            f"isolation={isolation!r} of {owner} is unknown",
+            hint='choose "thread" or "process", or None for the default',
+        )
+    if isolation is None:
+        return
+    if inspect.iscoroutinefunction(function):
+        raise UsageError(
+            f"{owner} is an async def with isolation={isolation!r}, but an async def runs on the event loop",
+            hint="make it a plain def, or leave isolation out",
+        )
+    if isolation == "process" and ("<locals>" in function.__qualname__ or "<lambda>" in function.__qualname__):
+        raise UsageError(
+            f'{owner} has isolation="process" and is a lambda or nested in a function, where another process '
+            "cannot import it",
+            hint="define it with def at the top level of a module",
+        )

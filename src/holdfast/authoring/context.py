@@ -1,0 +1,231 @@
+"""What running code may know about itself: `hf.current()`.
+
+The context lives in a context variable, so it follows `await` and `asyncio.to_thread` by itself.
+It knows nothing of stores: whoever runs the code passes in what a heartbeat or a note should do.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from holdfast.core.errors import UsageError
+from holdfast.core.ids import idempotency_key
+
+if TYPE_CHECKING:
+    from holdfast.authoring.dags import Dag
+
+__all__ = ["Context", "NodeInfo", "Tx", "current", "entered", "is_running", "require_transaction", "stand_in_context"]
+
+ACTION_LOGGER = logging.getLogger("holdfast.actions")
+
+
+class Tx(Protocol):
+    """The transaction in which a transactional action's result will be committed."""
+
+    async def execute(self, sql: str, *args: object) -> int:
+        """Run one statement and return how many rows it changed."""
+
+    async def fetch(self, sql: str, *args: object) -> list[Any]:
+        """All rows; each can be indexed by position and by column name."""
+
+    async def fetchrow(self, sql: str, *args: object) -> Any:
+        """The first row, or None."""
+
+    async def fetchval(self, sql: str, *args: object) -> Any:
+        """The first column of the first row, or None."""
+
+    @property
+    def raw(self) -> Any:
+        """The driver's own connection. Committing or rolling back through it breaks the promise."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """The node that is running. `str()` gives its name."""
+
+    id: str
+    name: str
+    attempt: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ContextLogger(logging.LoggerAdapter[logging.Logger]):
+    """Adds the run's identity to every record, and keeps what the caller passes as `extra`."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
+        return msg, kwargs
+
+
+class Context:
+    """Who is running: the run, the node, the attempt, and what they may tell the engine meanwhile."""
+
+    __slots__ = (
+        "_is_cancelled",
+        "_logger",
+        "_on_heartbeat",
+        "_on_note",
+        "_tx",
+        "idempotency_key",
+        "node",
+        "run_id",
+        "worker",
+        "workflow",
+        "workflow_name",
+    )
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        workflow_name: str,
+        node: NodeInfo,
+        idempotency_key: str,
+        workflow: Dag | None = None,
+        worker: str = "",
+        tx: Tx | None = None,
+        on_heartbeat: Callable[[], Awaitable[None]] | None = None,
+        on_note: Callable[[str], None] | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.workflow_name = workflow_name
+        self.node = node
+        self.idempotency_key = idempotency_key
+        self.workflow = workflow
+        self.worker = worker
+        self._tx = tx
+        self._on_heartbeat = on_heartbeat
+        self._on_note = on_note
+        self._is_cancelled = is_cancelled
+        # Made at the first use: most actions never log, and this is on the path of every one.
+        self._logger: ContextLogger | None = None
+
+    def __repr__(self) -> str:
+        return f"<Context of {self.workflow_name}, run {self.run_id}, node {self.node}, attempt {self.attempt}>"
+
+    @property
+    def attempt(self) -> int:
+        """The number of this execution, from 1."""
+        return self.node.attempt
+
+    @property
+    def transactional(self) -> bool:
+        """Whether `tx` can be used."""
+        return self._tx is not None
+
+    @property
+    def tx(self) -> Tx:
+        """The transaction that commits this action's result; UsageError unless it is transactional."""
+        if self._tx is None:
+            raise UsageError(
+                f"{self.node.name} has no transaction: it is not transactional, or runs outside a run",
+                hint="declare it with transactional=True and start it through an engine on PostgreSQL or SQLite",
+            )
+        return self._tx
+
+    @property
+    def cancelled(self) -> bool:
+        """True once this execution should stop. For threads, which nothing can interrupt."""
+        return self._is_cancelled is not None and self._is_cancelled()
+
+    @property
+    def logger(self) -> ContextLogger:
+        """A logger whose records carry `run`, `workflow`, `node`, `attempt` and `worker`."""
+        if self._logger is None:
+            identity = {
+                "run": self.run_id,
+                "workflow": self.workflow_name,
+                "node": self.node.name,
+                "attempt": self.attempt,
+                "worker": self.worker,
+            }
+            self._logger = ContextLogger(ACTION_LOGGER, identity)
+        return self._logger
+
+    async def heartbeat(self) -> None:
+        """Tell the engine that this is still alive; raises when the right to run it has been lost."""
+        if self._on_heartbeat is not None:
+            await self._on_heartbeat()
+
+    def note(self, text: str) -> None:
+        """Keep a line for people in this attempt's outcome. No other node can read it."""
+        if not isinstance(text, str):
+            raise UsageError(
+                f"a note of {self.node.name} is a {type(text).__name__}, not a text", hint="write note(str(value))"
+            )
+        if self._on_note is not None:
+            self._on_note(text)
+
+
+_current: ContextVar[Context | None] = ContextVar("holdfast_context", default=None)
+
+
+def current() -> Context:
+    """The context of the action or step that is running here; UsageError when none is."""
+    context = _current.get()
+    if context is None:
+        raise UsageError(
+            "hf.current() was called where no action or step is running",
+            hint="call it inside one; in tests await the action itself instead of its .fn, or use "
+            "holdfast.testing.action_context()",
+        )
+    return context
+
+
+def is_running() -> bool:
+    """Whether an action or step is running here, so that `current()` would return."""
+    return _current.get() is not None
+
+
+@contextmanager
+def entered(context: Context) -> Iterator[Context]:
+    """Make this the current context until the end of the block."""
+    token = _current.set(context)
+    try:
+        yield context
+    finally:
+        _current.reset(token)
+
+
+def stand_in_context(name: str = "stand-in", *, workflow: Dag | None = None) -> Context:
+    """A context for a call outside a run: attempt 1, heartbeats and notes go nowhere.
+
+    Every call gets a run id of its own. A fixed one would make a real payment service take the
+    second call outside a run for a repetition of the first.
+    """
+    workflow_name = name if workflow is None else type(workflow).__holdfast__.name
+    run_id = f"outside-{uuid.uuid4().hex}"
+    return Context(
+        run_id=run_id,
+        workflow_name=workflow_name,
+        node=NodeInfo(id=name, name=name, attempt=1),
+        idempotency_key=idempotency_key(workflow_name, run_id, name),
+        workflow=workflow,
+        worker="none",
+    )
+
+
+def require_transaction(name: str) -> None:
+    """UsageError unless the code about to run as `name` is inside a transaction of the engine."""
+    context = _current.get()
+    if context is None:
+        raise UsageError(
+            f"{name} is transactional and was called outside a run, where there is no transaction to commit its "
+            "result with",
+            hint="start it through an engine on PostgreSQL or SQLite; in tests use "
+            "holdfast.testing.action_context(tx=…)",
+        )
+    if not context.transactional:
+        raise UsageError(
+            f"{name} is transactional and was called inside {context.node.name}, which has no transaction",
+            hint=f"make {context.node.name} transactional too, or make {name} a node of its own",
+        )

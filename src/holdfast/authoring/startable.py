@@ -1,0 +1,161 @@
+"""What `engine.start` accepts, turned into one plain value.
+
+Everything that can be started ends here as names, bytes and a graph, so that the engine needs to know
+no decorator and no class.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from holdfast.authoring.actions import Action, Bound
+from holdfast.authoring.dags import Dag, OnFailure
+from holdfast.authoring.registry import Registry
+from holdfast.core.codec import DEFAULT_CODECS
+from holdfast.core.errors import DagError, UnknownWorkflow, UsageError
+from holdfast.core.graph import Graph, Node, NodePolicy, known_names
+
+__all__ = ["StartSpec", "graph_of_action", "resolve_start"]
+
+STARTABLE = "an instance of an hf.Dag class, an action with its arguments, action.bind(…), or a registered name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSpec:
+    """A start as data.
+
+    `input_digest` is equal for equal inputs, whatever their bytes: it decides whether a key is used for
+    the same start again (I12). `source` says where the graph will be read from at each decision: the
+    class or the action that is registered as `workflow`. `override` is the policy given with
+    `.options(…)` for this run alone; the graph holds it already, but code read later does not, so it has
+    to be stored with the run.
+    """
+
+    workflow: str
+    model: Literal["dag"]
+    input: bytes
+    input_digest: str
+    codec: str
+    graph: Graph
+    source: Literal["class", "action"]
+    on_failure: OnFailure
+    override: NodePolicy | None = None
+
+
+def resolve_start(thing: object, args: tuple[Any, ...], registry: Registry) -> StartSpec:
+    """The start of anything startable with these positional arguments; UsageError says what can be started."""
+    if isinstance(thing, str):
+        return _by_name(thing, args, registry)
+    if isinstance(thing, Dag):
+        if args:
+            raise UsageError(
+                f"{thing!r} was started with {len(args)} more arguments, but its fields are its input",
+                hint=f"put them into the fields of {type(thing).__qualname__}",
+            )
+        return _of_dag(thing, registry)
+    if isinstance(thing, Bound):
+        if args:
+            raise UsageError(
+                f"action {thing.action.name} was bound to its arguments and started with {len(args)} more",
+                hint="give all of them to bind(…)",
+            )
+        return _of_action(thing.action, thing.args, thing.kwargs, registry)
+    if isinstance(thing, Action):
+        return _of_action(thing, args, {}, registry)
+    raise _refusal(thing)
+
+
+def graph_of_action(action: Action[..., Any]) -> Graph:
+    """The graph of an action started on its own: one node named like the action, called with the run's input."""
+    return Graph((Node(id=action.name, name=action.name, job=action.name, policy=action.policy),))
+
+
+def _by_name(name: str, args: tuple[Any, ...], registry: Registry) -> StartSpec:
+    found = registry.startable(name)
+    if isinstance(found, Action):
+        return _of_action(found, args, {}, registry)
+    if isinstance(found, type) and issubclass(found, Dag):
+        if not args:
+            return _of_dag(found(), registry)
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            return _of_dag(found(**args[0]), registry)
+        raise UsageError(
+            f"{name} was started by name with {len(args)} positional arguments, but its fields have names",
+            hint=f'give one mapping: engine.start({name!r}, {{"field": value}}), or start an instance',
+        )
+    raise _refusal(found)
+
+
+def _of_dag(instance: Dag, registry: Registry) -> StartSpec:
+    cls = type(instance)
+    graph = cls.compiled_dag()  # first: a class without nodes is not registered, and this says why
+    workflow = cls.__holdfast__.name
+    _check_known(workflow, registry)
+    return StartSpec(
+        workflow=workflow,
+        model="dag",
+        input=instance.encode_fields(),
+        input_digest=cls.__dag__.fields.digest({name: getattr(instance, name) for name in cls.__dag__.fields.names}),
+        codec=DEFAULT_CODECS.default.tag,
+        graph=graph,
+        source="class",
+        on_failure=cls.__dag__.on_failure,
+    )
+
+
+def _of_action(
+    action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], registry: Registry
+) -> StartSpec:
+    _check_known(action.name, registry)
+    action.check_arguments(args, kwargs)
+    registered = registry.actions.get(action.name)
+    data = action.call.encode_call(args, kwargs)
+    return StartSpec(
+        workflow=action.name,
+        model="dag",
+        input=data,
+        input_digest=action.call.input_digest(data),
+        codec=action.call.tag,
+        graph=graph_of_action(action),
+        source="action",
+        on_failure="fail",
+        override=action.policy if registered is not None and registered.policy != action.policy else None,
+    )
+
+
+def _check_known(workflow: str, registry: Registry) -> None:
+    known = registry.known_workflows()
+    if workflow not in known:
+        raise UnknownWorkflow(
+            f"{workflow!r} is not in this engine's registry, so no worker of it could run it",
+            hint=f"define it with the registry= that Engine(registry=…) was given; {known_names(workflow, known)}",
+        )
+
+
+def _refusal(thing: object) -> UsageError:
+    if isinstance(thing, type) and issubclass(thing, Dag):
+        if thing is Dag:
+            return DagError(
+                "hf.Dag itself was started", hint="define a subclass with steps and start an instance of it"
+            )
+        fields = ", ".join(f"{name}=…" for name in thing.__dag__.fields.names)
+        return UsageError(
+            f"the class {thing.__qualname__} was started, not an instance of it",
+            hint=f"write engine.start({thing.__qualname__}({fields}))",
+        )
+    if inspect.iscoroutine(thing):
+        thing.close()  # or Python would warn later, far from the mistake, that it was never awaited
+        return UsageError(
+            f"{thing.__qualname__} was called already, and a coroutine was started",
+            hint="pass the action and its arguments: engine.start(action, argument), or action.bind(…)",
+        )
+    if inspect.isroutine(thing):
+        name = getattr(thing, "__qualname__", repr(thing))
+        return UsageError(
+            f"{name} is a plain function, which has no name to be stored under",
+            hint="decorate it with @hf.action and start that",
+        )
+    return UsageError(f"a {type(thing).__name__} cannot be started: {thing!r:.80}", hint=f"start {STARTABLE}")

@@ -1,0 +1,402 @@
+"""The coordinator: load, decide, flush. The file to read first.
+
+Theory of operation. Everything that changes goes through `submit`. Operations that are waiting when
+the coordinator is free form a batch; there is no time window, so a lone caller pays one commit at
+once and a crowd shares one.
+
+The fast path decides on rows that this process remembers and lets one guarded flush check that they
+are still true: no read, one commit, on PostgreSQL one round trip. Whatever is not remembered, or must
+not be decided on memory (a cancel, a broadcast), or lost a race, takes the locked path: lock topics,
+then runs in sorted order, load rows in later statements, decide, write, commit. Both paths decide with
+the same functions over a View, so they cannot disagree about what an operation means.
+
+What can go wrong, and what happens then:
+- a decision refuses or raises: its own changes are undone, its caller gets the error, the rest of the
+  batch commits (K7); no exception and no cancelled caller stops this loop (K9);
+- the guard misses: the runs that did not match are forgotten and take the locked path;
+- the flush fails for another reason: the batch is halved until the poison operation is alone;
+- a run is locked by someone slow: its operations are set aside and the others go on;
+- the connection breaks, perhaps after the commit: the batch is decided again on the locked path, and
+  every operation's identity makes the repetition harmless (K8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from holdfast.core import failpoints
+from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
+from holdfast.core.operations import Handed, Operation
+from holdfast.core.queries import WaitersOf
+from holdfast.core.rows import GATE_OPEN, READY, RUNS, WORK
+from holdfast.core.seams import Clock
+from holdfast.core.view import Changes, NotLoaded, RowCache, View
+from holdfast.store.contract import Busy, Conflict, Need, Store, Transaction
+
+log = logging.getLogger("holdfast.coordinator")
+
+Decide = Callable[[View, Any], Any]
+Observer = Callable[["Commit"], None]
+T = TypeVar("T")
+
+SLOW_DECISION_SECONDS = 0.1
+RECONNECT_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class Commit:
+    """What a committed batch did, for those who listen: hints to wake others, counters, the trace."""
+
+    __slots__ = ("changes", "locked", "now", "pairs", "seconds")
+
+    def __init__(
+        self, now: int, changes: Changes, pairs: list[tuple[Operation, Any]], seconds: float, locked: bool
+    ) -> None:
+        self.now = now
+        self.changes = changes
+        self.pairs = pairs
+        self.seconds = seconds
+        self.locked = locked
+
+    def ready_queues(self) -> set[str]:
+        return {row.queue for row in self.changes.rows(WORK) if row.status == READY and row.gate == GATE_OPEN}
+
+    def ended_runs(self) -> list[str]:
+        return [row.id for row in self.changes.rows(RUNS) if row.ended]
+
+
+class _Submitted:
+    """An operation with its caller's future and, once decided, its result."""
+
+    __slots__ = ("error", "future", "number", "operation", "result")
+
+    def __init__(self, operation: Operation, future: asyncio.Future[Any], number: int) -> None:
+        self.operation = operation
+        self.number = number  # the order of submission
+        self.future = future
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def deliver(self) -> None:
+        if self.future.done():
+            return  # its caller was cancelled meanwhile; what was decided stands
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Coordinator:
+    """Batches operations and applies each batch in one transaction."""
+
+    def __init__(
+        self,
+        store: Store,
+        decisions: Mapping[type[Operation], Any],
+        clock: Clock,
+        *,
+        batch_limit: int = 200,
+        cache_rows: int = 200_000,
+        store_timeout_seconds: float = 30.0,
+    ) -> None:
+        self.store = store
+        self.cache = RowCache(cache_rows)
+        self.observers: list[Observer] = []
+        store.on_foreign_write = self.cache.clear
+        self._decisions = decisions
+        self._clock = clock
+        self._batch_limit = batch_limit
+        self._timeout = store_timeout_seconds
+        self._queue: deque[_Submitted] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._closed = False
+        self._submitted = 0
+
+    # -- the public verbs
+
+    def submit(self, operation: Operation) -> asyncio.Future[Any]:
+        """Apply one operation; the future has its result once it is committed."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        if self._closed:
+            future.set_exception(EngineClosed("the engine is closed and takes no more operations"))
+            return future
+        self._submitted += 1
+        self._queue.append(_Submitted(operation, future, self._submitted))
+        if self._runner is None or self._runner.done():
+            self._runner = loop.create_task(self._drain(), name="holdfast-coordinator")
+        return future
+
+    async def submit_batch(self, operations: Sequence[Operation]) -> list[Any]:
+        """One result per operation, in order, equal to submitting them one by one; an error is a value here."""
+        futures = [self.submit(operation) for operation in operations]
+        return list(await asyncio.gather(*futures, return_exceptions=True))
+
+    async def close(self) -> None:
+        """Finish what was submitted; whatever cannot be gets `EngineClosed`."""
+        self._closed = True
+        runner = self._runner
+        if runner is not None and not runner.done():
+            await asyncio.wait([runner], timeout=self._timeout)
+            runner.cancel()
+        while self._queue:
+            self._fail([self._queue.popleft()], EngineClosed("the engine was closed before this was recorded"))
+
+    # -- batches
+
+    async def _drain(self) -> None:
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(min(self._batch_limit, len(self._queue)))]
+            if failpoints.armed:
+                await failpoints.reach("batch.taken")
+            try:
+                await self._apply(batch)
+            except asyncio.CancelledError:
+                self._fail(batch, EngineClosed("the engine was closed before this was recorded"))
+                raise
+            except Exception as error:  # K9: whatever happened, the next batch must still be served
+                log.exception("a batch of %d operations failed", len(batch))
+                self._fail(batch, error)
+
+    def _fail(self, batch: list[_Submitted], error: BaseException) -> None:
+        for item in batch:
+            if not item.future.done():
+                item.future.set_exception(error)
+
+    async def _apply(self, batch: list[_Submitted]) -> None:
+        """The fast path for what it can serve, then the locked path for the rest."""
+        slow = batch
+        if not any(item.operation.concerns_all for item in batch):
+            slow = await self._apply_fast(batch)
+        if slow:
+            await self._apply_locked(sorted(slow, key=lambda item: item.number))
+
+    # -- the fast path
+
+    async def _apply_fast(self, batch: list[_Submitted]) -> list[_Submitted]:
+        """Decide on remembered rows, flush guarded. What is returned must take the locked path."""
+        slow: list[_Submitted] = []
+        pending = batch
+        for _ in range(2):  # a second time for those that the guard did not miss
+            fast, left, view, changes = self._decide_fast(pending, slow)
+            slow += left
+            if not fast:
+                return slow
+            started = self._clock.monotonic()
+            try:
+                missed = await self.store.flush(changes) if changes else frozenset[str]()
+            except Exception as error:
+                # A unique key, a deadlock, a poison operation, or a connection that broke, maybe after
+                # the commit: the locked path decides again, and halves the batch where it must.
+                log.debug("the fast flush failed: %r", error)
+                self._forget(fast)
+                return slow + fast
+            if not missed:
+                self._commit(fast, view, changes, self._clock.monotonic() - started, locked=False)
+                return slow
+            for run in missed:
+                self.cache.drop(run)
+            slow += [item for item in fast if not missed.isdisjoint(item.operation.runs)]
+            pending = [item for item in fast if missed.isdisjoint(item.operation.runs)]
+        return slow + pending
+
+    def _decide_fast(
+        self, batch: list[_Submitted], already_slow: list[_Submitted]
+    ) -> tuple[list[_Submitted], list[_Submitted], View, Changes]:
+        view = View(self.cache, now=self.store.now(), optimistic=True)
+        fast: list[_Submitted] = []
+        slow: list[_Submitted] = []
+        slow_runs = {run for item in already_slow for run in item.operation.runs}
+        slow_runs.update(run for item in batch if item.operation.locked for run in item.operation.runs)
+        for item in batch:
+            operation = item.operation
+            # Once one operation on a run takes the locked path so do all later ones: order is kept.
+            if operation.locked or not slow_runs.isdisjoint(operation.runs) or self._decide(view, item) is not None:
+                slow.append(item)
+                slow_runs.update(operation.runs)
+            else:
+                fast.append(item)
+        return fast, slow, view, view.changes()
+
+    def _decide(self, view: View, item: _Submitted) -> Need | None:
+        """Decide one operation. What it needs but the View has not loaded, if anything."""
+        mark = view.begin()
+        operation = item.operation
+        item.result = item.error = None
+        started = self._clock.monotonic()
+        try:
+            item.result = self._decisions[type(operation)](view, operation)
+            view.finish()
+        except NotLoaded as missing:
+            view.undo(mark)
+            return missing.need
+        except Exception as error:
+            view.undo(mark)
+            if not isinstance(error, HoldfastError):
+                log.exception("deciding %s raised", type(operation).__name__)
+            item.error = error
+        if (spent := self._clock.monotonic() - started) > SLOW_DECISION_SECONDS:
+            log.warning("deciding %s took %.0f ms: code inside a decision must be quick", operation, spent * 1000)
+        return None
+
+    # -- the locked path
+
+    async def _apply_locked(self, batch: list[_Submitted]) -> None:
+        deadline = self._clock.monotonic() + self._timeout
+        tries = 0
+        aside: set[str] = set()  # runs that were found to be needed, and are locked the next time
+        while batch:
+            started = self._clock.monotonic()
+            try:
+                view, changes, again = await self._locked_once(batch, aside)
+                if again:
+                    aside |= again
+                    continue
+                self._commit(batch, view, changes, self._clock.monotonic() - started, locked=True)
+                return
+            except StoreUnavailable as error:
+                self.cache.clear()
+                if self._clock.monotonic() > deadline:
+                    self._fail(batch, error)
+                    return
+                await asyncio.sleep(RECONNECT_SECONDS[min(tries, len(RECONNECT_SECONDS) - 1)])
+            except Conflict as error:
+                self._forget(batch)
+                if self._clock.monotonic() > deadline:
+                    self._fail(batch, _gave_up(error))
+                    return
+                if isinstance(error, Busy) and len({run for i in batch for run in i.operation.runs}) > 1:
+                    await self._apply_each_run(batch)
+                    return
+                if tries > 2:
+                    await asyncio.sleep(0.001 * min(tries, 50))
+            except HoldfastError as error:
+                if len(batch) == 1:
+                    self._fail(batch, error)
+                    return
+                await self._apply_halves(batch)
+                return
+            except Exception as error:
+                self._forget(batch)
+                if len(batch) == 1:
+                    log.exception("an operation could not be written: %s", batch[0].operation)
+                    self._fail(batch, error)
+                    return
+                await self._apply_halves(batch)
+                return
+            tries += 1
+
+    async def _apply_halves(self, batch: list[_Submitted]) -> None:
+        middle = len(batch) // 2
+        await self._apply_locked(batch[:middle])
+        await self._apply_locked(batch[middle:])
+
+    async def _apply_each_run(self, batch: list[_Submitted]) -> None:
+        """A hot run makes the others wait: each run by itself, so that one cannot hold up the rest."""
+        groups: dict[tuple[str, ...], list[_Submitted]] = {}
+        for item in batch:
+            groups.setdefault(item.operation.runs, []).append(item)
+        await asyncio.gather(*(self._apply_locked(group) for group in groups.values()))
+
+    async def _locked_once(self, batch: list[_Submitted], aside: set[str]) -> tuple[View, Changes, set[str]]:
+        async with self.store.transaction() as tx:
+            return await self.decide_in(tx, batch, aside)
+
+    async def decide_in(
+        self, tx: Transaction, batch: list[_Submitted], aside: set[str] | None = None
+    ) -> tuple[View, Changes, set[str]]:
+        """Lock, load, decide and write inside a transaction that the caller commits."""
+        topics = sorted({topic for item in batch for topic in item.operation.topics})
+        runs = {run for item in batch for run in item.operation.runs} | (aside or set())
+        supplied: list[tuple[Need, list[Any]]] = []
+        if topics:
+            await tx.lock_topics(topics)
+            asked: list[Need] = [WaitersOf(topic) for topic in topics]
+            supplied = list(zip(asked, await tx.load(asked), strict=True))
+            runs |= {wait.run for _, rows in supplied for wait in rows}
+            if failpoints.armed:
+                await failpoints.reach("load.after_topics")
+        for run in runs:
+            self.cache.drop(run)  # what another process wrote is visible only from here on
+        await tx.lock_runs(sorted(runs))
+        if failpoints.armed:
+            await failpoints.reach("load.after_locks")
+        needs: list[Need] = [(RUNS, (run,)) for run in sorted(runs)]
+        needs += [need for item in batch for need in _likely_needs(item.operation)]
+        while True:
+            if needs:
+                supplied += zip(needs, await tx.load(needs), strict=True)
+                if failpoints.armed:
+                    await failpoints.reach("load.after_rows")
+            view = View(self.cache, now=tx.now, optimistic=False)
+            for need, rows in supplied:
+                view.supply(need, rows)
+            # Every missing row of the whole batch is collected before the next load: rounds, not trips.
+            needs = list(dict.fromkeys(need for item in batch if (need := self._decide(view, item)) is not None))
+            if not needs:
+                break
+        changes = view.changes()
+        unlocked = {row.id for row, _ in changes.updates.get(RUNS, ())} - runs
+        if unlocked:
+            return view, Changes(), unlocked
+        if changes:
+            await tx.write(changes)
+        return view, changes, set()
+
+    def remember(self, handed: Sequence[Handed]) -> None:
+        """Take the rows that a claim returned, so that the completion need not read them."""
+        for item in handed:
+            known = self.cache.run_row(item.run.id)
+            if known is None or known.version < item.run.version:
+                self.cache.drop(item.run.id)  # the other rows belong to an older version
+                self.cache.learn(RUNS, item.run)
+            self.cache.learn(WORK, item.work)
+
+    def prepare(self, operation: Operation) -> _Submitted:
+        """An operation for `decide_in`, outside the queue: a transactional action's private batch of one."""
+        return _Submitted(operation, asyncio.get_running_loop().create_future(), 0)
+
+    def committed(self, batch: list[_Submitted], view: View, changes: Changes) -> None:
+        """The caller of `decide_in` has committed."""
+        self._commit(batch, view, changes, 0.0, locked=True)
+
+    # -- afterwards
+
+    def _commit(self, batch: list[_Submitted], view: View, changes: Changes, seconds: float, *, locked: bool) -> None:
+        self.cache.absorb(changes)
+        for item in batch:
+            item.deliver()
+        pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
+        commit = Commit(view.now, changes, pairs, seconds, locked)
+        for observer in self.observers:
+            try:
+                observer(commit)
+            except Exception:
+                log.exception("an observer of commits raised")
+
+    def _forget(self, batch: list[_Submitted]) -> None:
+        for item in batch:
+            for run in item.operation.runs:
+                self.cache.drop(run)
+
+
+def _likely_needs(operation: Operation) -> list[Need]:
+    """Rows that an operation surely reads, loaded with the first round."""
+    node, attempt = getattr(operation, "node", None), getattr(operation, "attempt", None)
+    if node is not None and attempt is not None:
+        return [(WORK, (operation.runs[0], node, attempt))]
+    return []
+
+
+def _gave_up(error: Conflict) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"the store did not accept a batch in time: {error}",
+        hint="another transaction holds a lock for very long; see pg_stat_activity, or raise store_timeout_seconds",
+    )
+
+
+__all__ = ["Commit", "Coordinator"]

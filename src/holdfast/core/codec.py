@@ -1,0 +1,39 @@
+"""Everything about payloads under one name: import from here, the parts are an arrangement of files.
+
+codec_faithful   would this value come back as itself?
+codec_order      sets need an order before they are bytes
+codec_hooks      pydantic models and subclasses of plain types
+codec_shape      from an annotation to the way its values travel
+codec_formats    JSON and MessagePack
+codec_payload    Codecs: values in, bytes out, and back
+codec_call       a function's arguments and result
+codec_failure    exceptions as data
+"""
+
+from __future__ import annotations
+
+from .codec_call import CallCodec
+from .codec_failure import ErrorRecord, decode_error, encode_error
+from .codec_faithful import MAX_INT, MAX_NESTING, MIN_INT
+from .codec_formats import JSON, MSGPACK, Codec
+from .codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, Encoded, digest
+from .codec_shape import UNTYPED
+
+__all__ = [
+    "DEFAULT_CODECS",
+    "DEFAULT_LIMIT_BYTES",
+    "JSON",
+    "MAX_INT",
+    "MAX_NESTING",
+    "MIN_INT",
+    "MSGPACK",
+    "UNTYPED",
+    "CallCodec",
+    "Codec",
+    "Codecs",
+    "Encoded",
+    "ErrorRecord",
+    "decode_error",
+    "digest",
+    "encode_error",
+]

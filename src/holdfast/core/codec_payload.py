@@ -1,0 +1,155 @@
+"""Codecs: the one way in and out for payloads.
+
+`encode` returns bytes only for a value that will come back equal; everything else is refused before anything is
+written, with the place inside the value and the fix. Values without an annotation are checked by looking at them,
+values with one by decoding what was just encoded and comparing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+import msgspec
+
+from .codec_faithful import Fault, difference, nesting_fault, plain_fault, surrogate_fault
+from .codec_formats import JSON, MSGPACK, Codec
+from .codec_hooks import encode_hook
+from .codec_shape import UNTYPED, Shape, display, shape_of
+from .errors import PayloadRefused, PayloadTooLarge, UsageError
+
+DEFAULT_LIMIT_BYTES: Final = 2 * 1024 * 1024
+
+_canonical_encode: Final = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted").encode
+
+
+class Encoded(msgspec.Struct, frozen=True, gc=False):
+    """A payload as it is stored: bytes and the tag of the codec that can read them."""
+
+    data: bytes
+    codec: str
+
+
+class Codecs:
+    """Encodes with one codec and decodes with whichever codec a row names; JSON and MSGPACK are always readable."""
+
+    __slots__ = ("_by_tag", "_null", "default")
+
+    def __init__(self, default: Codec = JSON, extra: Iterable[Codec] = ()) -> None:
+        self.default: Final = default
+        self._by_tag: Final[dict[str, Codec]] = {}
+        for codec in (JSON, MSGPACK, *extra, default):
+            known = self._by_tag.setdefault(codec.tag, codec)
+            if known is not codec:
+                raise UsageError(
+                    f"two codecs share the tag {codec.tag!r}: {known!r} and {codec!r}",
+                    hint="give the new codec a tag of its own; rows written under the old one must stay readable",
+                )
+        self._null: Final = Encoded(default.encode(None), default.tag)
+
+    def of(self, tag: str) -> Codec:
+        """The codec with this tag; PayloadRefused if this process does not have it."""
+        try:
+            return self._by_tag[tag]
+        except KeyError:
+            raise PayloadRefused(
+                f"a payload was written with the codec {tag!r}, which is not registered here "
+                f"(known: {', '.join(sorted(self._by_tag))})",
+                hint="pass that codec to Codecs(extra=...), or upgrade this process to the version that wrote the row",
+            ) from None
+
+    def encode(
+        self, value: object, annotation: object = UNTYPED, *, where: str, limit: int = DEFAULT_LIMIT_BYTES
+    ) -> Encoded:
+        """The value as bytes that decode to an equal value; `where` names it in errors, as "the result of charge"."""
+        if value is None and (annotation is UNTYPED or annotation is None):
+            return self._null
+        return Encoded(self.write(value, shape_of(annotation, where), where, limit), self.default.tag)
+
+    def decode(self, data: bytes, annotation: object = UNTYPED, *, where: str, codec: str | None = None) -> object:
+        """A value of the annotation from bytes written with the codec of that tag (the default one if None)."""
+        return self.read(data, shape_of(annotation, where), where, codec)
+
+    def canonical(self, value: object, annotation: object = UNTYPED, *, where: str) -> bytes:
+        """Bytes that are equal whenever the values are: sets and keys sorted, whatever the default codec.
+
+        Not for storing, since dicts lose their order; for digests that decide whether two inputs are the same.
+        """
+        return _canonical_encode(shape_of(annotation, where).to_plain(value))
+
+    def write(self, value: object, shape: Shape, where: str, limit: int, depth: int = 0) -> bytes:
+        """`encode` for callers that keep the shape; a negative depth allows for containers of their own around it."""
+        fault: Fault | None
+        try:
+            if shape.untyped or type(value) is shape.exact:
+                fault = plain_fault(value, depth)
+                if fault is not None:
+                    _refuse(where, fault)
+                data = self.default.encode(value)
+            else:
+                data = self.default.encode(shape.to_plain(value))
+                fault = difference(value, shape.from_plain(self.default.decode(data, shape.wire)), depth)
+                if fault is not None:
+                    _refuse(where, fault)
+        except PayloadRefused:
+            raise
+        except Exception as trouble:
+            # Anything at all may come out of the user's own classes: properties, validators, __eq__.
+            _refuse_because(value, shape, where, trouble)
+        if len(data) > limit:
+            raise PayloadTooLarge(
+                f"{where} is {len(data):,} bytes, over the limit of {limit:,}",
+                hint="store the data elsewhere and pass a reference, or raise the limit of this definition",
+            )
+        return data
+
+    def read(self, data: bytes, shape: Shape, where: str, codec: str | None = None) -> object:
+        """`decode` for callers that keep the shape."""
+        reader = self.default if codec is None else self.of(codec)
+        try:
+            return shape.from_plain(reader.decode(data, shape.wire))
+        except Exception as trouble:
+            wanted = "JSON" if shape.untyped else display(shape.annotation)
+            raise PayloadRefused(
+                f"{where} was stored as {reader.tag} that does not decode to {wanted}: {_text(trouble)}",
+                hint="the annotation changed since it was stored: let it accept the old form too, or add an upcast",
+            ) from trouble
+
+
+def digest(data: bytes) -> str:
+    """The sha256 of the bytes in hex. Compare inputs by the digest of their canonical form, not of stored bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _refuse(where: str, fault: Fault) -> NoReturn:
+    raise PayloadRefused(f"{where}: {fault.path} {fault.reason}", hint=fault.fix)
+
+
+def _refuse_because(value: object, shape: Shape, where: str, trouble: Exception) -> NoReturn:
+    fault: Fault | None = None
+    if isinstance(trouble, RecursionError):
+        fault = nesting_fault()
+    elif isinstance(trouble, UnicodeEncodeError):
+        fault = surrogate_fault(value)
+    if fault is not None:
+        raise PayloadRefused(f"{where}: {fault.path} {fault.reason}", hint=fault.fix) from trouble
+    wanted = "JSON" if shape.untyped else display(shape.annotation)
+    raise PayloadRefused(
+        f"{where} does not fit its annotation {wanted}: {_text(trouble)}",
+        hint="pass a value of the annotated type, or correct the annotation",
+    ) from trouble
+
+
+def _text(trouble: Exception) -> str:
+    """The message of an exception that may come from the user's code, so that str() of it may fail too."""
+    try:
+        text = " ".join(str(trouble).split())
+    except Exception:
+        text = "its message can't be shown"
+    kind = type(trouble)
+    prefix = "" if kind.__module__.startswith("msgspec") else f"{kind.__name__}: "
+    return (prefix + text).encode("utf-8", "backslashreplace").decode()[:500]
+
+
+DEFAULT_CODECS: Final = Codecs()

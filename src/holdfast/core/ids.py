@@ -1,0 +1,36 @@
+"""Identities: time-ordered ids from passed-in time and randomness, and derived ids that must repeat."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def uuid7(milliseconds: int, random_bits: int) -> str:
+    """A UUIDv7 from a time and 74 random bits. Ids made later sort later."""
+    value = (milliseconds & 0xFFFFFFFFFFFF) << 80
+    value |= 0x7 << 76
+    value |= (random_bits >> 62 & 0xFFF) << 64
+    value |= 0b10 << 62
+    value |= random_bits & 0x3FFFFFFFFFFFFFFF
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def hashed(*parts: str) -> str:
+    """sha256 over length-prefixed parts, so that no two lists of parts share an encoding."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def ancestry_hash(node: str, attempt: int, parents: list[str]) -> str:
+    """I28: names an attempt together with the very attempts of its parents that it follows."""
+    return hashed(node, str(attempt), *sorted(parents))
+
+
+def idempotency_key(workflow: str, run: str, node: str) -> str:
+    """I13: the same in every attempt of a node, different for every node and run."""
+    return f"{workflow}:{run}:{node}"

@@ -1,0 +1,261 @@
+"""Operations: what happened, as data. Results: what was decided about it, as data.
+
+An operation names the runs it is about (they are locked together, in order), the topics it needs, and
+whether it must take the locked path. It carries an identity that makes repeating it harmless (K8): a
+run's id for a start, a token for whatever settles work.
+
+Operations are JSON-able: `HOLDFAST_TRACE=operations` prints them, and a trace fed to a memory store
+gives the same rows.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from holdfast.core.rows import Run, Work
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of all operations."""
+
+    locked: ClassVar[bool] = False  # always takes the locked path
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Ids of the runs to lock before deciding."""
+        return ()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Names of the topics to lock before the runs; their waiters are locked with the named runs."""
+        return ()
+
+    @property
+    def concerns_all(self) -> bool:
+        """Whether it may touch runs it does not name: then its whole batch takes the locked path."""
+        return bool(self.topics)
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A worker of this process has room: work that becomes ready may be leased to it at once."""
+
+    worker: str
+    room: int
+    queues: tuple[str, ...]
+
+
+class RunOperation(Operation, frozen=True, kw_only=True, gc=False):
+    """An operation about one run."""
+
+    run: str
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return (self.run,)
+
+
+class WorkOperation(RunOperation, frozen=True, kw_only=True, gc=False):
+    """An operation by the holder of a lease: `token` proves it."""
+
+    node: str
+    attempt: int
+    token: int
+
+
+class StartRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """Create a run, or find the one that has its key already."""
+
+    workflow: str
+    model: str
+    key: str | None = None
+    input: bytes = b""
+    codec: str = "json"
+    input_digest: str = ""
+    on_failure: str = "fail"
+    queue: str = "default"
+    priority: int = 0
+    tags: str = "{}"
+    due: int = 0
+    paused: bool = False
+    if_exists: str = "same"  # or "restart": a new run under the key once the old one has ended
+    parent: str | None = None
+    offer: Offer | None = None
+
+
+class ClaimWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """A worker took a ready item. Stores claim in bulk; this form exists to replay a trace."""
+
+    worker: str
+
+
+class CompleteWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """The action returned."""
+
+    result: bytes | None = None
+    outcome: bytes | None = None
+    offer: Offer | None = None
+
+
+class FailWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """The action raised, or ran out of time. The policy's numbers travel along, so deciding stays pure."""
+
+    error: bytes
+    outcome: bytes | None = None
+    timed_out: bool = False
+    retryable: bool = False
+    attempts: int = 1
+    base_seconds: float = 1.0
+    cap_seconds: float = 60.0
+
+
+class KillWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """The item cannot be run at all (undecodable payload): a dead letter at once."""
+
+    error: bytes
+
+
+class ReleaseWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """Claimed but not started, or given back on shutdown: ready again, and nothing is counted."""
+
+
+class LapseWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """The lease ran out or its worker is dead."""
+
+    lost_limit: int = 10
+
+
+class RecordProgress(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """The attempt recorded something new: losses before this do not count against it any more."""
+
+    note: str = ""
+
+
+class BuryUnknown(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """No live worker has known this ready item's name for too long."""
+
+    locked: ClassVar[bool] = True
+    node: str
+    attempt: int
+    error: bytes
+
+
+class CancelRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    locked: ClassVar[bool] = True
+    force: bool = False
+    by: str = "an operator"
+
+
+class PauseRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    locked: ClassVar[bool] = True
+    by: str = "an operator"
+    reason: str = ""
+
+
+class ResumeRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    locked: ClassVar[bool] = True
+    by: str = "an operator"
+
+
+class RetryRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """Give every node that gave up a new attempt."""
+
+    locked: ClassVar[bool] = True
+    by: str = "an operator"
+
+
+class ReattemptNode(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """Give one node that gave up a new attempt."""
+
+    locked: ClassVar[bool] = True
+    node: str
+    by: str = "an operator"
+
+
+class SkipNode(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """Mark a node that gave up or has not started as skipped, which satisfies its dependents."""
+
+    locked: ClassVar[bool] = True
+    node: str
+    by: str = "an operator"
+
+
+class DiscardDead(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """Close a dead letter for good: the run it belongs to fails."""
+
+    locked: ClassVar[bool] = True
+    node: str
+    by: str = "an operator"
+
+
+class SetHold(Operation, frozen=True, kw_only=True, gc=False, tag=True):
+    """Turn maintenance on or off for everything, a workflow or a queue; or drain a workflow."""
+
+    locked: ClassVar[bool] = True
+    scope: str
+    name: str = ""
+    on: bool = True
+    by: str = "an operator"
+
+    @property
+    def concerns_all(self) -> bool:
+        return True
+
+
+AnyOperation = (
+    StartRun
+    | ClaimWork
+    | CompleteWork
+    | FailWork
+    | KillWork
+    | ReleaseWork
+    | LapseWork
+    | RecordProgress
+    | BuryUnknown
+    | CancelRun
+    | PauseRun
+    | ResumeRun
+    | RetryRun
+    | ReattemptNode
+    | SkipNode
+    | DiscardDead
+    | SetHold
+)
+
+
+class Handed(msgspec.Struct, frozen=True, gc=False):
+    """Work leased to the worker that made the offer, with the run it belongs to."""
+
+    work: Work
+    run: Run
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):
+    run: str
+    existed: bool = False
+    handed: tuple[Handed, ...] = ()
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):
+    """What became of a worker's report.
+
+    `recorded`: it counts. `repeated`: it had been recorded before, by the same lease. `stale`: the
+    lease was lost or the run has ended; nothing was written (I1), and that is no error.
+    """
+
+    verdict: str
+    run_status: str = ""
+    handed: tuple[Handed, ...] = ()
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):
+    """An operator's request: whether it changed anything, and the run's status now."""
+
+    changed: bool
+    status: str = ""
+    nodes: tuple[str, ...] = ()
+
+
+RECORDED, REPEATED, STALE = "recorded", "repeated", "stale"
+AnyResult = Started | Settled | Changed

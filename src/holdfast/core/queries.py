@@ -1,0 +1,114 @@
+"""The questions that decisions ask beyond rows found by key. Each store answers each of them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from holdfast.core.rows import EVENTS, HOLDS, OPEN_WORK, RUNS, WAITS, WORK, Event, Hold, Run, Table, Wait, Work
+from holdfast.core.view import Query
+
+
+class RunByKey(Query, frozen=True, gc=False):
+    """The run that holds a key now (a restarted one's predecessor is superseded)."""
+
+    table: ClassVar[Table[Any]] = RUNS
+    unique: ClassVar[bool] = True
+    workflow: str
+    key: str
+
+    def matches(self, row: Run) -> bool:
+        return row.key == self.key and row.workflow == self.workflow and not row.superseded
+
+
+class OpenWork(Query, frozen=True, gc=False):
+    """Blocked, ready and leased items of a run."""
+
+    table: ClassVar[Table[Any]] = WORK
+    run: str
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Work) -> bool:
+        return row.run == self.run and row.status in OPEN_WORK
+
+
+class AllWork(Query, frozen=True, gc=False):
+    """Every attempt of every node of a run."""
+
+    table: ClassVar[Table[Any]] = WORK
+    run: str
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Work) -> bool:
+        return row.run == self.run
+
+
+class Attempts(Query, frozen=True, gc=False):
+    """Every attempt of some nodes of a run, oldest first."""
+
+    table: ClassVar[Table[Any]] = WORK
+    run: str
+    nodes: frozenset[str]
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Work) -> bool:
+        return row.run == self.run and row.node in self.nodes
+
+
+class WaitersOf(Query, frozen=True, gc=False):
+    """Who waits for a topic, the longest waiting first. Valid only while the topic is locked."""
+
+    table: ClassVar[Table[Any]] = WAITS
+    topic: str
+
+    def matches(self, row: Wait) -> bool:
+        return row.topic == self.topic
+
+    def order(self, row: Wait) -> Any:
+        return (row.since, row.run, row.slot)
+
+
+class WaitsOf(Query, frozen=True, gc=False):
+    """What a run waits for."""
+
+    table: ClassVar[Table[Any]] = WAITS
+    run: str
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Wait) -> bool:
+        return row.run == self.run
+
+
+class QueuedEvents(Query, frozen=True, gc=False):
+    """Events of a name that nobody has consumed: targeted at the run, or broadcast (target None)."""
+
+    table: ClassVar[Table[Any]] = EVENTS
+    name: str
+    target: str | None
+
+    def matches(self, row: Event) -> bool:
+        return row.name == self.name and row.target == self.target
+
+    def order(self, row: Event) -> Any:
+        return (row.at, row.id)
+
+
+class Holds(Query, frozen=True, gc=False):
+    """Everything that is held back now."""
+
+    table: ClassVar[Table[Any]] = HOLDS
+    presumed_empty: ClassVar[bool] = True
+
+    def matches(self, row: Hold) -> bool:
+        return True

@@ -1,0 +1,196 @@
+"""The rows of every table, as frozen values, and what the View must know about each table.
+
+A row changes by replacement (`msgspec.structs.replace`), so undoing an operation is putting the old
+value back. Times are integer microseconds of the database's clock. `key` names the columns that
+identify a row; `run` tells to which run it belongs, because a commit that writes any row of a run
+bumps that run's version (K4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+Key = tuple[Any, ...]
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """Base of all rows; exists for typing only."""
+
+
+R = TypeVar("R", bound=Row)
+
+PENDING, RUNNING, SUSPENDED, PAUSED = "pending", "running", "suspended", "paused"
+CANCELLING, COMPLETED, FAILED, CANCELLED = "cancelling", "completed", "failed", "cancelled"
+RUN_STATUSES = (PENDING, RUNNING, SUSPENDED, PAUSED, CANCELLING, COMPLETED, FAILED, CANCELLED)
+ENDED = frozenset({COMPLETED, FAILED, CANCELLED})
+
+BLOCKED, READY, LEASED = "blocked", "ready", "leased"
+TIMED_OUT, LOST, SKIPPED, DEAD = "timed_out", "lost", "skipped", "dead"
+WORK_STATUSES = (BLOCKED, READY, LEASED, COMPLETED, FAILED, TIMED_OUT, LOST, CANCELLED, SKIPPED, DEAD)
+OPEN_WORK = frozenset({BLOCKED, READY, LEASED})
+SATISFIED = frozenset({COMPLETED, SKIPPED})
+
+# Why a ready item is not claimable yet. The claim index holds only GATE_OPEN rows, so neither a
+# hundred thousand delayed items nor a paused run slows a claim down.
+GATE_OPEN, GATE_DUE, GATE_PAUSED = 0, 1, 2
+
+
+class Run(Row, frozen=True, gc=False):
+    """One execution of a workflow."""
+
+    id: str
+    workflow: str
+    model: str
+    key: str | None = None
+    status: str = PENDING
+    version: int = 1
+    input: bytes = b""
+    codec: str = "json"
+    input_digest: str = ""
+    result: bytes | None = None
+    error: bytes | None = None
+    definition: str | None = None
+    on_failure: str = "fail"
+    parent: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    tags: str = "{}"
+    token: int = 0
+    awaited: bool = False
+    superseded: bool = False
+    remaining: int = 0  # nodes that are not terminal yet
+    active: int = 0  # work items ready or leased
+    gave_up: int = 0  # nodes whose latest attempt gave up
+    entries: int = 0  # history entries written so far
+    reason: str | None = None
+    due: int = 0
+    created: int = 0
+    started: int | None = None
+    finished: int | None = None
+    updated: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+
+class Work(Row, frozen=True, gc=False):
+    """A claimable piece of work: one attempt of a node, an effect, a barrier or a turn."""
+
+    run: str
+    node: str
+    attempt: int
+    workflow: str
+    kind: str = "node"
+    name: str = ""  # the registered action, empty for a method of the workflow itself
+    status: str = BLOCKED
+    required: int = 1
+    completed: int = 0
+    token: int = 0
+    queue: str = "default"
+    priority: int = 0
+    gate: int = GATE_OPEN
+    due: int = 0
+    timeout: int | None = None  # microseconds an attempt may take
+    worker: str | None = None
+    payload: bytes | None = None
+    codec: str = "json"
+    result: bytes | None = None
+    error: bytes | None = None
+    outcome: bytes | None = None
+    ancestry: str | None = None
+    failures: int = 0  # attempts that used the retry budget
+    losses: int = 0  # leases lost in a row without anything recorded
+    created: int = 0
+    started: int | None = None
+    finished: int | None = None
+
+
+class History(Row, frozen=True, gc=False):
+    """An entry of a run's append-only record."""
+
+    run: str
+    sequence: int
+    kind: str
+    at: int
+    data: bytes = b"{}"
+    codec: str = "json"
+
+
+class Wait(Row, frozen=True, gc=False):
+    """Something a suspended run waits for; `topic` is the event name."""
+
+    run: str
+    slot: int
+    topic: str
+    since: int = 0
+
+
+class Event(Row, frozen=True, gc=False):
+    """An event that nobody has consumed yet: for one run, or for whoever waits for its name."""
+
+    id: str
+    name: str
+    target: str | None = None
+    payload: bytes = b"null"
+    codec: str = "json"
+    at: int = 0
+    expires: int | None = None
+
+
+class Hold(Row, frozen=True, gc=False):
+    """Maintenance mode, or a workflow being drained: what must not be claimed, or not be started."""
+
+    scope: str  # "all", "workflow", "queue" stop claims; "drain" stops starts of a workflow
+    name: str
+    by: str = ""
+    since: int = 0
+
+
+class Table(Generic[R]):
+    """What the View knows of a table: its row type, its key, and the run a row belongs to."""
+
+    __slots__ = ("by_run", "columns", "key", "key_fields", "name", "row", "run")
+
+    def __init__(self, name: str, row: type[R], key: tuple[str, ...], run: str | None) -> None:
+        self.name = name
+        self.row = row
+        self.key_fields = key
+        self.by_run = key[0] == run  # the first part of the key is the run's id
+        self.columns = row.__struct_fields__
+        self.key: Callable[[R], Key] = _attributes(key)
+        self.run: Callable[[R], str | None] = _attribute(run)
+
+    def __repr__(self) -> str:
+        return f"<table {self.name}>"
+
+
+def _attributes(names: tuple[str, ...]) -> Callable[[Any], Key]:
+    # operator.attrgetter returns a bare value for one name, and keys are always tuples.
+    if len(names) == 1:
+        (only,) = names
+        return lambda row: (getattr(row, only),)
+    if len(names) == 2:
+        first, second = names
+        return lambda row: (getattr(row, first), getattr(row, second))
+    first, second, third = names
+    return lambda row: (getattr(row, first), getattr(row, second), getattr(row, third))
+
+
+def _attribute(name: str | None) -> Callable[[Any], str | None]:
+    if name is None:
+        return lambda row: None
+    return lambda row: getattr(row, name)
+
+
+RUNS: Table[Run] = Table("runs", Run, ("id",), "id")
+WORK: Table[Work] = Table("work", Work, ("run", "node", "attempt"), "run")
+HISTORY: Table[History] = Table("history", History, ("run", "sequence"), "run")
+WAITS: Table[Wait] = Table("waits", Wait, ("run", "slot"), "run")
+EVENTS: Table[Event] = Table("events", Event, ("id",), "target")
+HOLDS: Table[Hold] = Table("holds", Hold, ("scope", "name"), None)
+
+TABLES: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS)

@@ -1,0 +1,362 @@
+"""The View: the rows a batch of operations sees and changes, before anything is written.
+
+Theory of operation. A View lays changes over committed rows that a `RowCache` remembers or that a
+transaction has loaded. Decisions read and replace rows in it; nothing else happens until the flush.
+
+A partial View is three-valued (K6): a row is known, known to be absent, or *not loaded*. Reading what
+is not loaded raises `NotLoaded`; the coordinator loads it and decides that operation again. Without
+this a good completion would look stale just because its row was never fetched.
+
+An *optimistic* View (the fast path, nothing locked) may presume a row absent with `probe`, on the
+condition that the decision then inserts it: the table's unique key proves the presumption at the
+flush, or sends the batch to the locked path.
+
+Undo is a log of replaced values: a refused operation takes back its own changes and no others (K7).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from holdfast.core.rows import RUNS, Key, R, Row, Run, Table
+
+
+class _Missing:
+    __slots__ = ()
+
+
+MISSING: Final = _Missing()
+
+
+class Query(msgspec.Struct, frozen=True, gc=False):
+    """A question about rows that are not found by key. Subclasses say which rows match."""
+
+    table: ClassVar[Table[Any]]
+    unique: ClassVar[bool] = False  # at most one row matches, and an index guarantees it
+    presumed_empty: ClassVar[bool] = False  # an optimistic View says "none"; the flush checks that it is so
+
+    @property
+    def of_run(self) -> str | None:
+        """The run all matching rows belong to, if that is so: such answers are covered by its version."""
+        return None
+
+    def matches(self, row: Any) -> bool:
+        raise NotImplementedError
+
+    def order(self, row: Any) -> Any:
+        return self.table.key(row)
+
+
+class NotLoaded(Exception):
+    """A decision asked for something that this View has not loaded. Never seen by users."""
+
+    def __init__(self, need: tuple[Table[Any], Key] | Query) -> None:
+        super().__init__(need)
+        self.need = need
+
+
+class Changes:
+    """What a batch writes: rows to insert, rows to update with what they replace, rows to delete."""
+
+    __slots__ = ("deletes", "inserts", "presumes_no_holds", "updates")
+
+    def __init__(self, presumes_no_holds: bool = False) -> None:
+        self.presumes_no_holds = presumes_no_holds  # nothing was held back when this was decided: check it
+        self.inserts: dict[Table[Any], list[Any]] = {}
+        self.updates: dict[Table[Any], list[tuple[Any, Any]]] = {}
+        self.deletes: dict[Table[Any], list[Any]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.inserts or self.updates or self.deletes)
+
+    def rows(self, table: Table[R]) -> Iterable[R]:
+        """Every row of the table as it is after the flush, deleted ones left out."""
+        yield from self.inserts.get(table, ())
+        for _, new in self.updates.get(table, ()):
+            yield new
+
+
+class CachedRun:
+    """Committed rows of one run, all of them valid under the version of its `runs` row."""
+
+    __slots__ = ("absent", "answered", "rows", "whole")
+
+    def __init__(self) -> None:
+        self.rows: dict[Table[Any], dict[Key, Any]] = {}
+        self.absent: set[tuple[Table[Any], Key]] = set()
+        self.answered: set[Query] = set()
+        self.whole = False  # created here and never missed: a key that is not here does not exist
+
+
+class RowCache:
+    """Rows of runs that this process loaded, claimed or wrote. May be emptied at any moment (K5)."""
+
+    def __init__(self, limit_rows: int = 200_000) -> None:
+        self.runs: OrderedDict[str, CachedRun] = OrderedDict()
+        self._limit = limit_rows
+        self._count = 0
+
+    def clear(self) -> None:
+        self.runs.clear()
+        self._count = 0
+
+    def drop(self, run: str) -> None:
+        cached = self.runs.pop(run, None)
+        if cached is not None:
+            self._count -= sum(len(rows) for rows in cached.rows.values())
+
+    def run_row(self, run: str) -> Run | None:
+        cached = self.runs.get(run)
+        if cached is None:
+            return None
+        row: Run | None = cached.rows.get(RUNS, {}).get((run,))
+        return row
+
+    def of_run(self, run: str) -> CachedRun:
+        cached = self.runs.get(run)
+        if cached is None:
+            cached = self.runs[run] = CachedRun()
+        else:
+            self.runs.move_to_end(run)
+        return cached
+
+    def learn(self, table: Table[Any], row: Any) -> None:
+        """Remember a committed row that was just read or claimed."""
+        run = table.run(row)
+        if run is None:
+            return
+        rows = self.of_run(run).rows.setdefault(table, {})
+        key = table.key(row)
+        if key not in rows:
+            self._count += 1
+        rows[key] = row
+
+    def absorb(self, changes: Changes) -> None:
+        """The flush committed: what the View said is now what is stored."""
+        for row in changes.inserts.get(RUNS, ()):
+            self.of_run(row.id).whole = True
+        for table, inserted in changes.inserts.items():
+            for row in inserted:
+                self.learn(table, row)
+        for table, updated in changes.updates.items():
+            for _, new in updated:
+                self.learn(table, new)
+        for table, deleted in changes.deletes.items():
+            for row in deleted:
+                run = table.run(row)
+                cached = self.runs.get(run) if run is not None else None
+                if cached is not None and cached.rows.get(table, {}).pop(table.key(row), None) is not None:
+                    self._count -= 1
+                    cached.absent.add((table, table.key(row)))
+        for row in changes.rows(RUNS):
+            if row.ended:  # nothing more will be decided about it soon
+                self.drop(row.id)
+        self.trim()
+
+    def trim(self) -> None:
+        while self._count > self._limit and self.runs:
+            oldest = next(iter(self.runs))
+            self.drop(oldest)
+
+
+class View:
+    """Rows as a batch sees them. `now` is the one time of the whole batch."""
+
+    __slots__ = ("_answers", "_born", "_cache", "_changes", "_log", "_loose", "_presumed", "_touched", "now", "optimistic", "presumes_no_holds")
+
+    def __init__(self, cache: RowCache, *, now: int, optimistic: bool) -> None:
+        self.now = now
+        self.optimistic = optimistic
+        self.presumes_no_holds = False
+        self._cache = cache
+        self._changes: dict[Table[Any], dict[Key, Any]] = {}
+        self._log: list[tuple[dict[Key, Any], Key, Any]] = []
+        self._answers: dict[Query, dict[Key, Any]] = {}
+        self._loose: dict[tuple[Table[Any], Key], Any] = {}
+        self._presumed: list[tuple[Table[Any], Key] | Query] = []
+        self._touched: set[str] = set()
+        self._born: set[str] = set()
+
+    # -- reading
+
+    def get(self, table: Table[R], key: Key) -> R | None:
+        """The row, or None if it is known not to exist."""
+        changed = self._changes.get(table)
+        if changed is not None:
+            row = changed.get(key, MISSING)
+            if not isinstance(row, _Missing):
+                found: R | None = row
+                return found
+        return self._committed(table, key)
+
+    def probe(self, table: Table[R], key: Key) -> R | None:
+        """Like `get`, but an optimistic View answers None for an unloaded row. On None the caller must insert it."""
+        try:
+            return self.get(table, key)
+        except NotLoaded:
+            if not self.optimistic:
+                raise
+            self._presumed.append((table, key))
+            return None
+
+    def run(self, run: str) -> Run | None:
+        return self.get(RUNS, (run,))
+
+    def find(self, query: Query) -> list[Any]:
+        """All rows that match, this batch's changes included, in the query's order."""
+        table = query.table
+        found = dict(self._answer(query))
+        for key, row in self._changes.get(table, {}).items():
+            if row is None or not query.matches(row):
+                found.pop(key, None)
+            else:
+                found[key] = row
+        return sorted(found.values(), key=query.order)
+
+    def _committed(self, table: Table[Any], key: Key) -> Any:
+        loose = self._loose.get((table, key), MISSING)
+        if not isinstance(loose, _Missing):
+            return loose
+        cached = self._cache.runs.get(key[0])
+        if cached is not None:
+            rows = cached.rows.get(table)
+            if rows is not None:
+                row = rows.get(key)
+                if row is not None:
+                    return row
+            if cached.whole or (table, key) in cached.absent:
+                return None
+        elif (key[0],) in self._changes.get(RUNS, ()) and table is not RUNS:
+            return None  # the run is being created by this very batch
+        raise NotLoaded((table, key))
+
+    def _answer(self, query: Query) -> dict[Key, Any]:
+        answer = self._answers.get(query)
+        if answer is not None:
+            return answer
+        run = query.of_run
+        if run is not None:
+            cached = self._cache.runs.get(run)
+            if cached is not None and (cached.whole or query in cached.answered):
+                rows = cached.rows.get(query.table, {})
+                return {key: row for key, row in rows.items() if query.matches(row)}
+            if cached is None and (run,) in self._changes.get(RUNS, ()):
+                return {}
+        if query.presumed_empty and self.optimistic:
+            self.presumes_no_holds = True
+            return {}
+        if query.unique and self.optimistic:
+            self._presumed.append(query)
+            return {}
+        raise NotLoaded(query)
+
+    # -- changing
+
+    def insert(self, table: Table[R], row: R) -> None:
+        """Add a row that does not exist; the store's unique key has the last word."""
+        if table is RUNS:
+            self._born.add(table.key(row)[0])
+        self._replace(table, table.key(row), row)
+
+    def put(self, table: Table[R], row: R) -> None:
+        """Replace a row that was read before."""
+        self._replace(table, table.key(row), row)
+
+    def delete(self, table: Table[R], row: R) -> None:
+        self._replace(table, table.key(row), None, run=table.run(row))
+
+    def _replace(self, table: Table[Any], key: Key, row: Any, run: str | None = None) -> None:
+        changed = self._changes.get(table)
+        if changed is None:
+            changed = self._changes[table] = {}
+        self._log.append((changed, key, changed.get(key, MISSING)))
+        changed[key] = row
+        if row is not None:
+            run = table.run(row)
+        if run is not None:
+            self._touched.add(run)
+
+    # -- one operation at a time
+
+    def begin(self) -> int:
+        """Mark the start of an operation."""
+        self._touched.clear()
+        self._born.clear()
+        self._presumed.clear()
+        return len(self._log)
+
+    def finish(self) -> None:
+        """End an operation that was accepted: every run it wrote gets its next version (K4)."""
+        for need in self._presumed:
+            if not self._is_proven(need):
+                raise NotLoaded(need)
+        for run in self._touched - self._born:
+            row = self.run(run)
+            if row is not None:
+                self.put(RUNS, msgspec.structs.replace(row, version=row.version + 1, updated=self.now))
+
+    def undo(self, mark: int) -> None:
+        """Take back everything since the mark."""
+        log = self._log
+        while len(log) > mark:
+            changed, key, previous = log.pop()
+            if isinstance(previous, _Missing):
+                del changed[key]
+            else:
+                changed[key] = previous
+
+    def _is_proven(self, need: tuple[Table[Any], Key] | Query) -> bool:
+        if isinstance(need, Query):
+            return any(row is not None and need.matches(row) for row in self._changes.get(need.table, {}).values())
+        table, key = need
+        return self._changes.get(table, {}).get(key) is not None
+
+    # -- loading and flushing
+
+    def supply(self, need: tuple[Table[Any], Key] | Query, rows: list[Any]) -> None:
+        """Take what a transaction has read for a need. An empty list means: it does not exist."""
+        if isinstance(need, Query):
+            run = need.of_run
+            for row in rows:
+                self._cache.learn(need.table, row)
+            if run is None:
+                self._answers[need] = {need.table.key(row): row for row in rows}
+                for row in rows:
+                    if need.table.run(row) is None:
+                        self._loose[(need.table, need.table.key(row))] = row
+            else:
+                self._cache.of_run(run).answered.add(need)
+            return
+        table, key = need
+        if rows and table.by_run:
+            self._cache.learn(table, rows[0])
+        elif table.by_run and table is not RUNS:
+            self._cache.of_run(key[0]).absent.add((table, key))
+        else:
+            self._loose[(table, key)] = rows[0] if rows else None
+
+    def changes(self) -> Changes:
+        """Everything that differs from what is stored, sorted by key so that inserts never deadlock (K2)."""
+        changes = Changes(self.presumes_no_holds)
+        for table, changed in self._changes.items():
+            for key in sorted(changed):
+                row = changed[key]
+                try:
+                    before = self._committed(table, key)
+                except NotLoaded:
+                    before = None  # presumed absent: the unique key will tell
+                if row is None:
+                    if before is not None:
+                        changes.deletes.setdefault(table, []).append(before)
+                elif before is None:
+                    changes.inserts.setdefault(table, []).append(row)
+                elif before is not row:
+                    changes.updates.setdefault(table, []).append((before, row))
+        return changes
+
+
+__all__ = ["MISSING", "CachedRun", "Changes", "NotLoaded", "Query", "Row", "RowCache", "View"]

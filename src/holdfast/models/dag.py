@@ -1,0 +1,160 @@
+"""The dag machine: nodes become ready by counting.
+
+One way to become ready (I17): the first parent to finish inserts a node's item with its `required`
+count, each parent adds one to `completed`, and the item is blocked until the two are equal. An entry
+point is the same with a count of one. The cost of a completion depends on the node's own edges, never
+on the size of the graph: the run's row carries how many nodes remain and how many items are active.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from holdfast.core.codec import encode_error
+from holdfast.core.errors import MissingJob, NoProgress, ReadinessOverflow
+from holdfast.core.graph import Graph, Node
+from holdfast.core.ids import ancestry_hash
+from holdfast.core.operations import StartRun
+from holdfast.core.queries import Attempts
+from holdfast.core.rows import (
+    BLOCKED,
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    PAUSED,
+    RUNS,
+    SATISFIED,
+    SKIPPED,
+    WORK,
+    Run,
+    Work,
+)
+from holdfast.core.view import View
+from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record
+
+
+class DagMachine:
+    """Class DAGs, and an action that runs on its own (a graph of one node)."""
+
+    cancels_gracefully = False
+
+    def start(self, view: View, run: Run, operation: StartRun, handing: Handing, definitions: Definitions) -> None:
+        graph = _graph(run, definitions)
+        run = replace(run, remaining=len(graph.nodes), active=len(graph.entries), definition=graph.signature)
+        view.put(RUNS, run)
+        for name in graph.entries:
+            node = graph.by_id[name]
+            work = replace(
+                _item(run, node, required=1, now=view.now),
+                completed=1,
+                due=max(operation.due, view.now),
+                ancestry=ancestry_hash(node.id, 1, []),
+            )
+            view.insert(WORK, make_ready(view, run, work, handing))
+
+    def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
+        graph = _graph(run, definitions)
+        run = replace(run, remaining=run.remaining - 1)
+        for successor in graph.successors(work.node):
+            run = self._count(view, run, graph, graph.by_id[successor], work, handing)
+        if run.remaining == 0:
+            result = work.result if len(graph.nodes) == 1 else None
+            end_run(view, run, COMPLETED, result=result)
+            return
+        view.put(RUNS, run)
+        if run.active == 0:
+            self._settle(view, run)
+
+    def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
+        """I30: independent branches go on; what depends on the node stays blocked; then `on_failure` applies."""
+        if run.on_failure == "skip":
+            run = record(view, run, "skipped", by="on_failure", node=work.node)
+            run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
+            skipped = replace(work, status=SKIPPED)
+            view.put(WORK, skipped)
+            self.advance(view, run, skipped, handing, definitions)
+        elif run.active == 0:
+            self._settle(view, run)
+
+    def _count(self, view: View, run: Run, graph: Graph, node: Node, parent: Work, handing: Handing) -> Run:
+        """One parent more of `node` is satisfied."""
+        required = graph.required(node.id)
+        work = view.probe(WORK, (run.id, node.id, 1))
+        if work is None:
+            work = replace(_item(run, node, required=required, now=view.now), completed=1)
+            known = False
+        else:
+            if work.completed >= work.required:
+                raise ReadinessOverflow(
+                    f"node {node.name} of run {run.id} was counted {work.completed + 1} times, but has {work.required} parents",
+                    hint="this is a bug in Holdfast, or two parents were skipped and completed at once; please report it",
+                )
+            work = replace(work, completed=work.completed + 1)
+            known = True
+        if work.completed == work.required:
+            parents = _parent_hashes(view, run, graph, node, parent)
+            work = replace(work, due=view.now, ancestry=ancestry_hash(node.id, 1, parents))
+            work = make_ready(view, run, work, handing)
+            run = replace(run, active=run.active + 1)
+        if known:
+            view.put(WORK, work)
+        else:
+            view.insert(WORK, work)
+        return run
+
+    def _settle(self, view: View, run: Run) -> None:
+        """Nothing is running any more and nodes remain: the run cannot go on by itself."""
+        if run.gave_up == 0:
+            error = NoProgress(
+                f"run {run.id} of {run.workflow} has {run.remaining} nodes left and nothing that could run",
+                hint="the graph changed under the run in a way that leaves these nodes without a parent; see its history",
+            )
+            end_run(view, replace(run, error=encode_error(error)), FAILED, reason=str(error))
+        elif run.on_failure == "pause":
+            if run.status != PAUSED:
+                run = record(view, run, "paused", by="on_failure", reason=run.reason)
+                view.put(RUNS, replace(run, status=PAUSED))
+        elif run.on_failure == "cancel":
+            end_run(view, run, CANCELLED, reason=run.reason)
+        else:
+            end_run(view, run, FAILED, reason=run.reason)
+
+
+def _graph(run: Run, definitions: Definitions) -> Graph:
+    graph = definitions.graph(run.workflow)
+    if graph is None:
+        raise MissingJob(
+            f"this process does not know workflow {run.workflow} (run {run.id})",
+            hint="import the module that defines it, or run this from a worker that does",
+        )
+    return graph
+
+
+def _item(run: Run, node: Node, *, required: int, now: int) -> Work:
+    timeout = node.policy.timeout_seconds
+    return Work(
+        run=run.id,
+        node=node.id,
+        attempt=1,
+        workflow=run.workflow,
+        name=node.job or "",
+        status=BLOCKED,
+        required=required,
+        queue=node.policy.queue or run.queue,
+        priority=run.priority,
+        due=now,
+        timeout=None if timeout is None else int(timeout * 1_000_000),
+        payload=node.args,
+        created=now,
+    )
+
+
+def _parent_hashes(view: View, run: Run, graph: Graph, node: Node, last: Work) -> list[str]:
+    """I28: hashes of the latest satisfied attempt of each parent; a chain needs no lookup."""
+    others = frozenset(parent for parent in node.depends_on if parent != last.node)
+    hashes = {last.node: last.ancestry or ""}
+    if others:
+        for work in view.find(Attempts(run.id, others)):
+            if work.status in SATISFIED:
+                hashes[work.node] = work.ancestry or ""
+    return list(hashes.values())

@@ -1,0 +1,181 @@
+"""What a model is to the kernel, and the few moves that all models share.
+
+A machine decides what follows when a run starts and when one of its work items is settled. It works
+on the View alone: pure, no clock, no I/O. The kernel (`lifecycle.py`) guards leases, keeps counts and
+records history; machines only say what becomes ready and when the run is over.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.core.graph import Graph
+from holdfast.core.ids import ancestry_hash
+from holdfast.core.operations import Handed, Offer, StartRun
+from holdfast.core.queries import Holds, OpenWork, WaitsOf
+from holdfast.core.rows import (
+    CANCELLED,
+    GATE_DUE,
+    GATE_OPEN,
+    GATE_PAUSED,
+    HISTORY,
+    LEASED,
+    PAUSED,
+    PENDING,
+    READY,
+    RUNNING,
+    RUNS,
+    WAITS,
+    WORK,
+    History,
+    Hold,
+    Run,
+    Work,
+)
+from holdfast.core.view import View
+
+
+class Definitions(Protocol):
+    """The code that this process knows, looked up by a run's workflow name."""
+
+    def graph(self, workflow: str) -> Graph | None: ...
+
+
+class Machine(Protocol):
+    """One of the models: dag, function, decider, graph."""
+
+    cancels_gracefully: bool  # runs user code after a cancel is requested (functions do)
+
+    def start(self, view: View, run: Run, operation: StartRun, handing: Handing, definitions: Definitions) -> None: ...
+
+    def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
+        """`work` has just become completed or skipped: count it and say what follows."""
+
+    def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
+        """`work` has failed for good."""
+
+
+class Handing:
+    """Room that a worker of this process offers while one operation is decided."""
+
+    __slots__ = ("_offer", "_room", "handed")
+
+    def __init__(self, offer: Offer | None) -> None:
+        self._offer = offer
+        self._room = offer.room if offer is not None else 0
+        self.handed: list[tuple[str, str, int]] = []
+
+    def lease(self, view: View, work: Work) -> Work:
+        """The item leased to the offering worker if it fits there, else as it was."""
+        offer = self._offer
+        if offer is None or self._room < 1 or work.gate != GATE_OPEN or work.queue not in offer.queues:
+            return work
+        if is_held(view, work.workflow, work.queue):
+            return work
+        self._room -= 1
+        self.handed.append((work.run, work.node, work.attempt))
+        return replace(work, status=LEASED, token=work.token + 1, worker=offer.worker, started=view.now)
+
+    def rows(self, view: View) -> tuple[Handed, ...]:
+        """What was handed over, as it stands at the end of the operation."""
+        handed = []
+        for run, node, attempt in self.handed:
+            work, row = view.get(WORK, (run, node, attempt)), view.run(run)
+            if work is not None and row is not None and work.status == LEASED:
+                handed.append(Handed(work, row))
+        return tuple(handed)
+
+
+def is_held(view: View, workflow: str, queue: str) -> bool:
+    """Whether maintenance keeps work of this workflow or queue from being started."""
+    return any(
+        hold.scope == "all"
+        or (hold.scope == "workflow" and hold.name == workflow)
+        or (hold.scope == "queue" and hold.name == queue)
+        for hold in _holds(view)
+    )
+
+
+def is_draining(view: View, workflow: str) -> bool:
+    return any(hold.scope == "drain" and hold.name == workflow for hold in _holds(view))
+
+
+def _holds(view: View) -> list[Hold]:
+    return view.find(Holds())
+
+
+def gate_for(run: Run, due: int, now: int) -> int:
+    if run.status == PAUSED:
+        return GATE_PAUSED
+    return GATE_DUE if due > now else GATE_OPEN
+
+
+def make_ready(view: View, run: Run, work: Work, handing: Handing) -> Work:
+    """The item as ready, or already leased to the offering worker. The caller writes it."""
+    ready = replace(work, status=READY, gate=gate_for(run, work.due, view.now))
+    return handing.lease(view, ready)
+
+
+def new_attempt(view: View, run: Run, before: Work, handing: Handing, *, due: int, failures: int, losses: int) -> Run:
+    """Insert the next attempt of a node. I3: the token goes on from the last one, it never restarts."""
+    attempt = replace(
+        before,
+        attempt=before.attempt + 1,
+        status=READY,
+        worker=None,
+        result=None,
+        error=None,
+        outcome=None,
+        ancestry=ancestry_hash(before.node, before.attempt + 1, _parents_of(before)),
+        due=due,
+        failures=failures,
+        losses=losses,
+        created=view.now,
+        started=None,
+        finished=None,
+    )
+    view.insert(WORK, make_ready(view, run, attempt, handing))
+    run = replace(run, active=run.active + 1)
+    view.put(RUNS, run)
+    return run
+
+
+def _parents_of(work: Work) -> list[str]:
+    # The parents' hashes are what the ancestry of the last attempt was made of; the attempt before
+    # stands for them, so the chain of attempts is provable without reading the parents again.
+    return [work.ancestry] if work.ancestry is not None else []
+
+
+def record(view: View, run: Run, kind: str, **data: object) -> Run:
+    """Append an entry to the run's history."""
+    sequence = run.entries + 1
+    view.insert(
+        HISTORY,
+        History(run=run.id, sequence=sequence, kind=kind, at=view.now, data=msgspec.json.encode(data)),
+    )
+    run = replace(run, entries=sequence)
+    view.put(RUNS, run)
+    return run
+
+
+def end_run(view: View, run: Run, status: str, *, result: bytes | None = None, reason: str | None = None) -> Run:
+    """The run has ended. Work that is still open is cancelled, unless an operator may want to go on with it."""
+    if status == CANCELLED:
+        for work in view.find(OpenWork(run.id)):
+            # I10: tokens grow relative to the stored value, so whatever in-flight code returns is stale.
+            view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
+        for wait in view.find(WaitsOf(run.id)):
+            view.delete(WAITS, wait)
+        run = replace(run, active=0)
+    run = replace(run, status=status, result=result, reason=reason, finished=view.now)
+    view.put(RUNS, run)
+    return run
+
+
+def mark_running(run: Run, now: int) -> Run:
+    if run.status != PENDING:
+        return run
+    return replace(run, status=RUNNING, started=run.started or now)

@@ -1,0 +1,84 @@
+"""What `holdfast doctor` looks at: G10 says that no crash leaves a store that it would reject."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holdfast.core.rows import LEASED, READY, Run, Work
+from holdfast.store.contract import Finding
+
+SAFE_SQLITE = (3, 51, 3)
+
+
+def audit(runs: Iterable[Run], work_of: Callable[[Run], list[Work]]) -> list[Finding]:
+    """Rows that contradict each other, in a store that is just rows."""
+    findings = []
+    for run in runs:
+        items = work_of(run)
+        active = sum(1 for item in items if item.status in (READY, LEASED))
+        if not run.ended and active != run.active:
+            findings.append(_miscounted(run.id, run.active, active))
+        findings += [_overfull(item.run, item.node) for item in items if item.completed > item.required]
+    return findings
+
+
+def sqlite_findings(db: sqlite3.Connection, sql: dict[str, str]) -> list[Finding]:
+    findings = [Finding(severity="ok", subject="store", message=f"SQLite {sqlite3.sqlite_version}")]
+    if sqlite3.sqlite_version_info < SAFE_SQLITE:
+        findings.append(
+            Finding(
+                severity="warning",
+                subject="sqlite",
+                message=f"SQLite {sqlite3.sqlite_version} can corrupt a WAL file when two connections write at the same "
+                "instant; Holdfast's own lock prevents that, but do not write to this file with other programs",
+            )
+        )
+    for (verdict,) in db.execute("PRAGMA integrity_check(10)"):
+        if verdict != "ok":
+            findings.append(Finding(severity="error", subject="file", message=f"integrity check: {verdict}"))
+    if db.execute("PRAGMA synchronous").fetchone()[0] < 2:
+        findings.append(Finding(severity="error", subject="file", message="synchronous is not FULL: a power cut may lose commits"))
+    findings += contradictions(*(db.execute(sql[name]).fetchall() for name in ("orphans", "miscounted", "overfull")))
+    return findings
+
+
+async def postgres_findings(connection: Any, sql: dict[str, str], pooled: bool) -> list[Finding]:
+    version = await connection.fetchval("SELECT version()")
+    findings = [Finding(severity="ok", subject="store", message=str(version).split(" on ")[0])]
+    if pooled:
+        findings.append(
+            Finding(
+                severity="warning",
+                subject="pooler",
+                message="a pooler in transaction mode stands in between: no notifications, no proof that a worker is dead; "
+                "polls and leases decide",
+            )
+        )
+    for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+        value = await connection.fetchval("SELECT current_setting($1)", setting)
+        if value == "off":
+            findings.append(Finding(severity="error", subject=setting, message=f"{setting} is off: a crash may lose commits"))
+    rows = [await connection.fetch(sql[name]) for name in ("orphans", "miscounted", "overfull")]
+    return findings + contradictions(*rows)
+
+
+def contradictions(orphans: list[Any], miscounted: list[Any], overfull: list[Any]) -> list[Finding]:
+    findings = [
+        Finding(severity="error", subject=table, message=f"{count} rows of {table} belong to no run")
+        for table, count in orphans
+        if count
+    ]
+    findings += [_miscounted(run, stored, counted) for run, stored, counted in miscounted]
+    findings += [_overfull(run, node) for run, node, _ in overfull]
+    return findings
+
+
+def _miscounted(run: str, stored: int, counted: int) -> Finding:
+    message = f"run {run} says it has {stored} active items, but there are {counted}"
+    return Finding(severity="error", subject="runs", message=message)
+
+
+def _overfull(run: str, node: str) -> Finding:
+    return Finding(severity="error", subject="work", message=f"node {node} of run {run} was counted more often than it has parents")

@@ -1,0 +1,209 @@
+"""The contract of a store: lock, load and save rows. Every store passes the same conformance suite.
+
+A store knows nothing of what a completion or a cancel means; `decide` does. It promises:
+
+- `flush` writes all of a batch or none of it, and only if every updated run still has the version,
+  and every updated work item the token, that the decision saw. Otherwise it names the runs that did
+  not match and writes nothing.
+- `transaction` locks topics, then runs, in sorted order, and loads rows in later statements.
+- `claim` never waits for a lock, and gives each ready item to one worker.
+- Times are those of the database's clock, as `now` tracks it (K12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.core.operations import Handed
+from holdfast.core.rows import History, Key, Row, Run, Table, Work
+from holdfast.core.view import Changes, Query
+
+Need = tuple[Table[Any], Key] | Query
+
+
+class Conflict(Exception):
+    """A flush lost a race (a unique key, a deadlock, a lock time-out): decide again on the locked path."""
+
+
+class Busy(Conflict):
+    """A run stayed locked for longer than the lock time-out; the operations on it are set aside."""
+
+
+class WorkerRow(Row, frozen=True, kw_only=True):
+    """A worker, as the others see it: what it knows, and until when its leases hold."""
+
+    id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    workflows: tuple[str, ...]
+    actions: tuple[str, ...]
+    concurrency: int = 1
+    provable: bool = True  # whether a free lock proves that it is dead
+    started: int = 0
+    seen: int = 0
+    lease_until: int = 0
+
+    def knows(self, work: Work) -> bool:
+        """I8: whether this worker would claim the item."""
+        return (
+            work.queue in self.queues
+            and work.workflow in self.workflows
+            and (not work.name or work.name in self.actions)
+        )
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker asks for: at most `limit` items of one queue whose names it knows."""
+
+    worker: str
+    queue: str
+    limit: int
+    workflows: tuple[str, ...]
+    actions: tuple[str, ...]
+
+
+class FindRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """A listing of runs for people, newest first; `after` is the id of the last one seen."""
+
+    workflow: str | None = None
+    status: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
+    since: int | None = None
+    limit: int = 50
+    after: str | None = None
+
+
+class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a queue holds, and for how long its oldest due item has been waiting."""
+
+    queue: str
+    ready: int
+    delayed: int
+    leased: int
+    oldest_seconds: float
+
+
+class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
+    runs: dict[str, int]
+    work: dict[str, int]
+    queues: tuple[QueueDepth, ...]
+    workers: int
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What `doctor` has to say: `severity` is "ok", "warning" or "error"."""
+
+    severity: str
+    subject: str
+    message: str
+
+
+class UserTransaction(Protocol):
+    """A transaction that user code writes in (`hf.Tx`)."""
+
+    @property
+    def raw(self) -> Any: ...
+
+    async def execute(self, sql: str, *args: object) -> Any: ...
+
+    async def fetch(self, sql: str, *args: object) -> list[Any]: ...
+
+    async def fetchrow(self, sql: str, *args: object) -> Any: ...
+
+    async def fetchval(self, sql: str, *args: object) -> Any: ...
+
+
+class Transaction(Protocol):
+    """The locked path. Leaving the context commits; an exception rolls back."""
+
+    @property
+    def now(self) -> int: ...
+
+    async def lock_topics(self, names: Sequence[str]) -> None: ...
+
+    async def lock_runs(self, ids: Sequence[str]) -> None:
+        """Lock these runs in one sorted statement. Rows are read afterwards, in a new snapshot."""
+
+    async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
+        """The rows for each need, in order. Work items are locked as they are read: a claim may be under way."""
+
+    async def write(self, changes: Changes) -> None: ...
+
+    @property
+    def user(self) -> UserTransaction: ...
+
+
+class Store(Protocol):
+    """Memory, SQLite or PostgreSQL."""
+
+    kind: str
+    shared: bool  # whether other processes may write to it
+    on_foreign_write: Callable[[], None]  # called when all that is remembered may be out of date (SQLite)
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date; the names of the migrations that ran."""
+
+    def now(self) -> int:
+        """The database's time in microseconds, tracked between statements without a round trip."""
+
+    async def flush(self, changes: Changes) -> frozenset[str]:
+        """Write a batch if nothing it was decided on has changed. The runs that did not match; empty: committed."""
+
+    def transaction(self, *, user: bool = False) -> AbstractAsyncContextManager[Transaction]: ...
+
+    def join(self, connection: Any) -> Transaction:
+        """A transaction of the caller's own, which the caller commits (`tx=`)."""
+
+    async def claim(self, request: ClaimRequest) -> list[Handed]: ...
+
+    async def promote(self, queues: Sequence[str]) -> int | None:
+        """Make delayed items claimable whose time has come; when the next one is due."""
+
+    async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow: ...
+
+    async def heartbeat(self, worker: str, lease_seconds: float) -> bool:
+        """Extend the leases of a worker, which is its one row. False: it was taken over in the meantime."""
+
+    async def retire(self, worker: str) -> None: ...
+
+    async def lapsed_workers(self, exclude: str) -> list[str]:
+        """Workers whose leases ran out, or that are provably dead."""
+
+    async def leased_to(self, worker: str) -> list[Work]: ...
+
+    async def runs(self, ids: Sequence[str]) -> list[Run]: ...
+
+    async def find(self, ask: FindRuns) -> list[Run]: ...
+
+    async def history(self, run: str) -> list[History]: ...
+
+    async def rows(self, need: Query) -> list[Any]:
+        """Committed rows for a question, for people: never used for a decision."""
+
+    async def workers(self) -> list[WorkerRow]: ...
+
+    async def dead(self, limit: int) -> list[Work]: ...
+
+    async def unknown(self, older_than: int, limit: int) -> list[Work]:
+        """Ready items due before `older_than` that no live worker knows."""
+
+    async def stats(self) -> StoreStats: ...
+
+    async def prune(self, ended_before: int, limit: int) -> int: ...
+
+    async def doctor(self) -> list[Finding]: ...
+
+    async def announce(self, channels: frozenset[str]) -> None:
+        """Tell other processes that there is work or news. A hint: losing it costs a poll."""
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        """Call `heard(channel)` for announcements of other processes, where the store can."""

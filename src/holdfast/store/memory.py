@@ -1,0 +1,367 @@
+"""The memory store: the View's rows with nothing behind them. For tests, the simulation and sketches.
+
+It keeps the same promises as the others within one process, checks the same guards, and loses
+everything when the process ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.core import failpoints
+from holdfast.core.errors import UsageError
+from holdfast.core.operations import Handed
+from holdfast.core.queries import AllWork, RunByKey
+from holdfast.core.rows import (
+    DEAD,
+    GATE_DUE,
+    GATE_OPEN,
+    HISTORY,
+    HOLDS,
+    LEASED,
+    OPEN_WORK,
+    READY,
+    RUNS,
+    TABLES,
+    WORK,
+    History,
+    Key,
+    Run,
+    Table,
+    Work,
+)
+from holdfast.core.seams import Clock
+from holdfast.core.view import Changes, Query
+from holdfast.store.contract import (
+    ClaimRequest,
+    Conflict,
+    FindRuns,
+    Finding,
+    Need,
+    QueueDepth,
+    StoreStats,
+    Transaction,
+    UserTransaction,
+    WorkerRow,
+)
+
+
+class MemoryStore:
+    """Rows in dictionaries. One transaction at a time, which one event loop gives for free."""
+
+    kind = "memory"
+    shared = False
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.tables: dict[Table[Any], dict[Key, Any]] = {table: {} for table in TABLES}
+        self._of_run: dict[Table[Any], dict[str, dict[Key, Any]]] = {table: {} for table in TABLES}
+        self._ready: dict[str, dict[Key, Work]] = {}  # claimable items by queue
+        self._keys: dict[tuple[str, str], str] = {}
+        self._workers: dict[str, WorkerRow] = {}
+        self.on_foreign_write: Callable[[], None] = lambda: None
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def migrate(self) -> list[str]:
+        return []
+
+    def now(self) -> int:
+        return self._clock.now_us()
+
+    # -- saving
+
+    async def flush(self, changes: Changes) -> frozenset[str]:
+        if changes.presumes_no_holds and self.tables[HOLDS]:
+            raise Conflict("something is held back")
+        if missed := self.missed(changes):
+            return missed
+        if failpoints.armed:
+            await failpoints.reach("flush.before")
+        self._write(changes)
+        if failpoints.armed:
+            await failpoints.reach("flush.after_commit")
+        return frozenset()
+
+    def missed(self, changes: Changes) -> frozenset[str]:
+        """Runs whose version, or the token of whose work, is not what the decision saw."""
+        runs = {old.id for old, _ in changes.updates.get(RUNS, ()) if not self._is_current(RUNS, old, "version")}
+        work = {old.run for old, _ in changes.updates.get(WORK, ()) if not self._is_current(WORK, old, "token")}
+        return frozenset(runs | work)
+
+    def _is_current(self, table: Table[Any], old: Any, guard: str) -> bool:
+        row = self.tables[table].get(table.key(old))
+        return row is not None and getattr(row, guard) == getattr(old, guard)
+
+    def _write(self, changes: Changes) -> None:
+        for table, rows in changes.inserts.items():
+            for row in rows:
+                if table.key(row) in self.tables[table]:
+                    raise Conflict(f"{table.name} {table.key(row)} exists")
+        freed = {(old.workflow, old.key) for old, new in changes.updates.get(RUNS, ()) if new.superseded}
+        for run in changes.inserts.get(RUNS, ()):
+            taken = run.key is not None and (run.workflow, run.key) in self._keys
+            if taken and (run.workflow, run.key) not in freed:
+                raise Conflict(f"key {run.key} is taken")
+        for table, rows in changes.deletes.items():
+            for row in rows:
+                if table.key(row) not in self.tables[table]:
+                    raise Conflict(f"{table.name} {table.key(row)} was consumed by someone else")
+        for table, pairs in changes.updates.items():
+            for _, new in pairs:
+                self._save(table, new)
+        for table, rows in changes.inserts.items():
+            for row in rows:
+                self._save(table, row)
+        for table, rows in changes.deletes.items():
+            for row in rows:
+                self._remove(table, row)
+
+    def _save(self, table: Table[Any], row: Any) -> None:
+        key = table.key(row)
+        self.tables[table][key] = row
+        run = table.run(row)
+        if run is not None:
+            self._of_run[table].setdefault(run, {})[key] = row
+        if table is WORK:
+            ready = self._ready.setdefault(row.queue, {})
+            if row.status == READY and row.gate == GATE_OPEN:
+                ready[key] = row
+            else:
+                ready.pop(key, None)
+        elif table is RUNS and row.key is not None and not row.superseded:
+            self._keys[(row.workflow, row.key)] = row.id
+
+    def _remove(self, table: Table[Any], row: Any) -> None:
+        key = table.key(row)
+        self.tables[table].pop(key, None)
+        run = table.run(row)
+        if run is not None:
+            self._of_run[table].get(run, {}).pop(key, None)
+        if table is WORK:
+            self._ready.get(row.queue, {}).pop(key, None)
+        elif table is RUNS and row.key is not None and self._keys.get((row.workflow, row.key)) == row.id:
+            del self._keys[(row.workflow, row.key)]
+
+    def transaction(self, *, user: bool = False) -> AbstractAsyncContextManager[Transaction]:
+        if user:
+            raise UsageError(
+                "a transactional action needs a database, and memory:// has none",
+                hint="use a SQLite file or PostgreSQL for this engine",
+            )
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Transaction]:
+        yield _MemoryTransaction(self)
+        if failpoints.armed:
+            await failpoints.reach("flush.after_commit")
+
+    # -- reading
+
+    async def rows(self, need: Query) -> list[Any]:
+        return self.answer(need)
+
+    def answer(self, need: Need) -> list[Any]:
+        if not isinstance(need, Query):
+            table, key = need
+            row = self.tables[table].get(key)
+            return [] if row is None else [row]
+        if isinstance(need, RunByKey):
+            found = self._keys.get((need.workflow, need.key))
+            return [] if found is None else [self.tables[RUNS][(found,)]]
+        run = need.of_run
+        rows = self.tables[need.table] if run is None else self._of_run[need.table].get(run, {})
+        return sorted((row for row in rows.values() if need.matches(row)), key=need.order)
+
+    async def history(self, run: str) -> list[History]:
+        return sorted(self._of_run[HISTORY].get(run, {}).values(), key=HISTORY.key)
+
+    async def runs(self, ids: Sequence[str]) -> list[Run]:
+        return [self.tables[RUNS][(run,)] for run in ids if (run,) in self.tables[RUNS]]
+
+    async def find(self, ask: FindRuns) -> list[Run]:
+        import json
+
+        found = []
+        for run in sorted(self.tables[RUNS].values(), key=lambda run: run.id, reverse=True):
+            tags = json.loads(run.tags)
+            if (
+                (ask.workflow is None or run.workflow == ask.workflow)
+                and (not ask.status or run.status in ask.status)
+                and all(tags.get(name) == value for name, value in ask.tags)
+                and (ask.since is None or run.created >= ask.since)
+                and (ask.after is None or run.id < ask.after)
+            ):
+                found.append(run)
+        return found[: ask.limit]
+
+    # -- work
+
+    def join(self, connection: Any) -> Transaction:
+        raise UsageError(
+            f"tx= joins a PostgreSQL transaction, and this engine runs on {self.kind}",
+            hint="leave tx= out, or use a transactional action",
+        )
+
+    async def claim(self, request: ClaimRequest) -> list[Handed]:
+        if failpoints.armed:
+            await failpoints.reach("claim.before")
+        candidates = (
+            work
+            for work in self._ready.get(request.queue, {}).values()
+            if work.workflow in request.workflows
+            and (not work.name or work.name in request.actions)
+            and not self._is_held(work)
+        )
+        chosen = heapq.nsmallest(request.limit, candidates, key=lambda w: (-w.priority, w.due, w.run, w.node, w.attempt))
+        handed = []
+        for work in chosen:
+            leased = replace(
+                work, status=LEASED, token=work.token + 1, worker=request.worker, started=self._clock.now_us()
+            )
+            self._save(WORK, leased)
+            handed.append(Handed(leased, self.tables[RUNS][(work.run,)]))
+        if failpoints.armed:
+            await failpoints.reach("claim.after")
+        return handed
+
+    def _is_held(self, work: Work) -> bool:
+        holds = self.tables[HOLDS]
+        return bool(holds) and (
+            ("all", "") in holds or ("workflow", work.workflow) in holds or ("queue", work.queue) in holds
+        )
+
+    async def promote(self, queues: Sequence[str]) -> int | None:
+        now, next_due = self._clock.now_us(), None
+        for work in list(self.tables[WORK].values()):
+            if work.status == READY and work.gate == GATE_DUE and work.queue in queues:
+                if work.due <= now:
+                    self._save(WORK, replace(work, gate=GATE_OPEN))
+                elif next_due is None or work.due < next_due:
+                    next_due = work.due
+        return next_due
+
+    async def leased_to(self, worker: str) -> list[Work]:
+        return [work for work in self.tables[WORK].values() if work.status == LEASED and work.worker == worker]
+
+    async def dead(self, limit: int) -> list[Work]:
+        return [work for work in self.tables[WORK].values() if work.status == DEAD][:limit]
+
+    async def unknown(self, older_than: int, limit: int) -> list[Work]:
+        now = self._clock.now_us()
+        live = [worker for worker in self._workers.values() if worker.lease_until >= now]
+        return [
+            work
+            for ready in self._ready.values()
+            for work in ready.values()
+            if work.due < older_than and not any(worker.knows(work) for worker in live)
+        ][:limit]
+
+    # -- workers
+
+    async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
+        now = self._clock.now_us()
+        row = replace(worker, started=now, seen=now, lease_until=now + int(lease_seconds * 1e6))
+        self._workers[worker.id] = row
+        return row
+
+    async def heartbeat(self, worker: str, lease_seconds: float) -> bool:
+        row = self._workers.get(worker)
+        if row is None:
+            return False
+        now = self._clock.now_us()
+        self._workers[worker] = replace(row, seen=now, lease_until=now + int(lease_seconds * 1e6))
+        return True
+
+    async def retire(self, worker: str) -> None:
+        self._workers.pop(worker, None)
+
+    async def lapsed_workers(self, exclude: str) -> list[str]:
+        now = self._clock.now_us()
+        lapsed = [w.id for w in self._workers.values() if w.lease_until < now and w.id != exclude]
+        owners = {work.worker for work in self.tables[WORK].values() if work.status == LEASED and work.worker}
+        return lapsed + sorted(owners - set(self._workers) - {exclude})
+
+    async def workers(self) -> list[WorkerRow]:
+        return list(self._workers.values())
+
+    # -- for people
+
+    async def stats(self) -> StoreStats:
+        runs: dict[str, int] = {}
+        work: dict[str, int] = {}
+        queues: dict[str, list[Work]] = {}
+        for run in self.tables[RUNS].values():
+            runs[run.status] = runs.get(run.status, 0) + 1
+        for item in self.tables[WORK].values():
+            work[item.status] = work.get(item.status, 0) + 1
+            if item.status in OPEN_WORK:
+                queues.setdefault(item.queue, []).append(item)
+        return StoreStats(
+            runs=runs,
+            work=work,
+            workers=len(self._workers),
+            queues=tuple(_depth(name, items, self._clock.now_us()) for name, items in sorted(queues.items())),
+        )
+
+    async def prune(self, ended_before: int, limit: int) -> int:
+        old = [run for run in self.tables[RUNS].values() if run.ended and (run.finished or 0) < ended_before][:limit]
+        for run in old:
+            for table in TABLES:
+                for row in list(self._of_run[table].pop(run.id, {}).values()):
+                    self._remove(table, row)
+        return len(old)
+
+    async def doctor(self) -> list[Finding]:
+        from holdfast.store.audit import audit
+
+        findings = audit(self.tables[RUNS].values(), lambda run: self.answer(AllWork(run.id)))
+        return [Finding(severity="ok", subject="store", message="memory: nothing outlives this process"), *findings]
+
+    async def announce(self, channels: frozenset[str]) -> None: ...
+
+    async def listen(self, heard: Callable[[str], None]) -> None: ...
+
+
+class _MemoryTransaction:
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.now = store.now()
+
+    async def lock_topics(self, names: Sequence[str]) -> None: ...
+
+    async def lock_runs(self, ids: Sequence[str]) -> None: ...
+
+    async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
+        return [self._store.answer(need) for need in needs]
+
+    async def write(self, changes: Changes) -> None:
+        if failpoints.armed:
+            await failpoints.reach("flush.before")
+        if missed := self._store.missed(changes):
+            raise Conflict(f"run {min(missed)} changed meanwhile")
+        self._store._write(changes)
+
+    @property
+    def user(self) -> UserTransaction:
+        raise UsageError("memory:// has no transactions for user code")
+
+
+def _depth(queue: str, items: list[Work], now: int) -> QueueDepth:
+    waiting = [item for item in items if item.status == READY and item.gate == GATE_OPEN]
+    oldest = min((item.due for item in waiting), default=now)
+    return QueueDepth(
+        queue=queue,
+        ready=len(waiting),
+        delayed=sum(1 for item in items if item.status == READY and item.gate != GATE_OPEN),
+        leased=sum(1 for item in items if item.status == LEASED),
+        oldest_seconds=max(0, now - oldest) / 1e6,
+    )

@@ -1,0 +1,338 @@
+"""The PostgreSQL store: any number of worker hosts on one database.
+
+Theory of operation. A flush is one guarded statement in autocommit (`postgres_flush.py`). The locked path
+is a transaction: topics, then runs in one sorted statement, then rows in later statements; work items are
+locked as they are read, because claims do not lock runs. Claims, heartbeats and sweeps never wait: they
+skip what is locked or touch only a worker's own row (K10).
+
+Time is the server's clock. Every flush brings it back with its answer; in between it is counted on with
+the process's monotonic clock, so that deciding needs no round trip to ask for the time (K12).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.core import failpoints
+from holdfast.core.errors import StoreUnavailable
+from holdfast.core.operations import Handed
+from holdfast.core.rows import RUNS, WORK, History, Run, Work
+from holdfast.core.seams import Clock
+from holdfast.core.view import Changes, Query
+from holdfast.store.contract import (
+    ClaimRequest,
+    Conflict,
+    FindRuns,
+    Finding,
+    QueueDepth,
+    StoreStats,
+    Transaction,
+    WorkerRow,
+)
+from holdfast.store.postgres_connections import Connection, Connections, run_statement, translate
+from holdfast.store.postgres_flush import guarded_flush
+from holdfast.store.postgres_schema import check_database, migrate_database
+from holdfast.store.postgres_transaction import PostgresTransaction
+from holdfast.store.statements import statements
+
+_WORK_WIDTH = len(WORK.columns)
+CLOCK_STEP_US = 1_000_000
+
+
+class PostgresStore:
+    """Rows in a PostgreSQL database."""
+
+    kind = "postgresql"
+    shared = True
+
+    def __init__(self, dsn: str, *, clock: Clock, timeout_seconds: float = 30.0) -> None:
+        self.connections = Connections(dsn, timeout_seconds=timeout_seconds)
+        self.on_foreign_write: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._sql = statements("postgres")
+        self._offset = clock.now_us() - int(clock.monotonic() * 1e6)
+        self._last_now = 0
+        self._sessions: dict[str, Connection] = {}
+        self._listener: asyncio.Task[None] | None = None
+        self.round_trips = 0  # counted for the test that keeps them few
+
+    # -- opening
+
+    async def open(self) -> None:
+        await self.connections.probe()
+        async with self.connections.use() as connection:
+            await check_database(connection, self.connections.pooled)
+            self._learn_time(await self._run(connection, "fetchval", self._sql["now"]))
+
+    async def migrate(self) -> list[str]:
+        async with self.connections.use() as connection:
+            return await migrate_database(connection, self._sql)
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._listener
+            self._listener = None
+        for session in self._sessions.values():
+            session.terminate()
+        self._sessions.clear()
+        await self.connections.close()
+
+    # -- time
+
+    def now(self) -> int:
+        self._last_now = max(self._last_now, int(self._clock.monotonic() * 1e6) + self._offset)
+        return self._last_now
+
+    def _learn_time(self, server_us: int) -> None:
+        offset = server_us - int(self._clock.monotonic() * 1e6)
+        # An answer that was long under way would set us back; a step of the server's clock must be followed.
+        if offset > self._offset or offset < self._offset - CLOCK_STEP_US:
+            self._offset = offset
+
+    async def _run(self, connection: Connection, method: str, sql: str, *args: Any) -> Any:
+        self.round_trips += 1
+        return await run_statement(connection, self.connections.pooled, method, sql, *args)
+
+    async def _statement(self, method: str, name: str, *args: Any) -> Any:
+        async with self.connections.use() as connection:
+            return await self._run(connection, method, self._sql[name], *args)
+
+    # -- transactions
+
+    async def flush(self, changes: Changes) -> frozenset[str]:
+        if changes.deletes:
+            raise Conflict("deletes take the locked path")
+        if failpoints.armed:
+            await failpoints.reach("flush.before")
+        async with self.connections.use() as connection:
+            missed = await self.write_guarded(connection, changes)
+        if failpoints.armed:
+            await failpoints.reach("flush.after_commit")
+        return missed
+
+    async def write_guarded(self, connection: Connection, changes: Changes) -> frozenset[str]:
+        """The guarded statement; the runs that did not match, in which case nothing was written."""
+        sql, args = guarded_flush(changes)
+        row = await self._run(connection, "fetchrow", sql, *args)
+        self._learn_time(row["now"])
+        if row["ok"]:
+            return frozenset()
+        missed = {old.id for old, _ in changes.updates.get(RUNS, ())} - set(row["runs"])
+        found = list(row["work"])
+        for old, _ in changes.updates.get(WORK, ()):
+            if old.run in found:
+                found.remove(old.run)
+            else:
+                missed.add(old.run)
+        if not missed:
+            raise Conflict("something is held back")
+        return frozenset(missed)
+
+    def transaction(self, *, user: bool = False) -> AbstractAsyncContextManager[Transaction]:
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Transaction]:
+        async with self.connections.use() as connection:
+            async with connection.transaction():
+                yield PostgresTransaction(self, connection)
+                if failpoints.armed:
+                    await failpoints.reach("flush.before_commit")
+            if failpoints.armed:
+                await failpoints.reach("flush.after_commit")
+
+    def join(self, connection: Any) -> Transaction:
+        return PostgresTransaction(self, connection)
+
+    async def ensure_topics(self, names: Sequence[str]) -> None:
+        await self._statement("execute", "ensure_topics", sorted(names))
+
+    # -- reading
+
+    async def rows(self, need: Query) -> list[Any]:
+        async with self.connections.use() as connection, connection.transaction():
+            return (await PostgresTransaction(self, connection).load([need]))[0]
+
+    async def history(self, run: str) -> list[History]:
+        return [History(*row.values()) for row in await self._statement("fetch", "HistoryOf", run)]
+
+    async def runs(self, ids: Sequence[str]) -> list[Run]:
+        return [Run(*row.values()) for row in await self._statement("fetch", "get_runs", list(ids))]
+
+    async def find(self, ask: FindRuns) -> list[Run]:
+        tags = msgspec.json.encode(dict(ask.tags)).decode() if ask.tags else None
+        args = (ask.workflow, list(ask.status) or None, tags, ask.since, ask.after, ask.limit)
+        return [Run(*row.values()) for row in await self._statement("fetch", "find", *args)]
+
+    # -- work
+
+    async def claim(self, request: ClaimRequest) -> list[Handed]:
+        if failpoints.armed:
+            await failpoints.reach("claim.before")
+        names = (request.queue, list(request.workflows), list(request.actions), request.limit, request.worker)
+        rows = await self._statement("fetch", "claim", *names)
+        if failpoints.armed:
+            await failpoints.reach("claim.after")
+        handed = []
+        for row in rows:
+            values = tuple(row.values())
+            handed.append(Handed(Work(*values[:_WORK_WIDTH]), Run(*values[_WORK_WIDTH:])))
+        handed.sort(key=lambda item: (-item.work.priority, item.work.due))
+        return handed
+
+    async def promote(self, queues: Sequence[str]) -> int | None:
+        due: int | None = await self._statement("fetchval", "next_due", list(queues))
+        if due is None or due > self.now():
+            return due
+        await self._statement("execute", "promote", list(queues))
+        due = await self._statement("fetchval", "next_due", list(queues))
+        return due
+
+    async def leased_to(self, worker: str) -> list[Work]:
+        return [Work(*row.values()) for row in await self._statement("fetch", "leased_to", worker)]
+
+    async def dead(self, limit: int) -> list[Work]:
+        return [Work(*row.values()) for row in await self._statement("fetch", "dead", limit)]
+
+    async def unknown(self, older_than: int, limit: int) -> list[Work]:
+        live = [worker for worker in await self.workers() if worker.lease_until >= self.now()]
+        rows = await self._statement("fetch", "ready_before", older_than, 10_000)
+        ready = (Work(*row.values()) for row in rows)
+        return [work for work in ready if not any(worker.knows(work) for worker in live)][:limit]
+
+    # -- workers
+
+    async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
+        session = await self._session(worker.id)
+        provable = not self.connections.pooled
+        with translate():
+            if provable:
+                provable = bool(await self._run(session, "fetchval", self._sql["hold_worker_lock"], worker.id))
+            now = self.now()
+            names = [msgspec.json.encode(names).decode() for names in (worker.queues, worker.workflows, worker.actions)]
+            identity = (worker.id, worker.host, worker.pid, *names, worker.concurrency, provable)
+            await self._run(session, "execute", self._sql["enroll"], *identity, now, int(lease_seconds * 1e6))
+        return replace(worker, provable=provable, started=now, seen=now, lease_until=now + int(lease_seconds * 1e6))
+
+    async def _session(self, worker: str) -> Connection:
+        """The worker's own connection, which holds its lock. A new one takes the lock again."""
+        session = self._sessions.get(worker)
+        if session is None or session.is_closed():
+            session = self._sessions[worker] = await self.connections.connect()
+            if not self.connections.pooled:
+                with translate():
+                    await self._run(session, "fetchval", self._sql["hold_worker_lock"], worker)
+        return session
+
+    async def heartbeat(self, worker: str, lease_seconds: float) -> bool:
+        if failpoints.armed:
+            await failpoints.reach("heartbeat.before")
+        session = await self._session(worker)
+        try:
+            with translate():
+                seen = await self._run(session, "fetchval", self._sql["heartbeat"], worker, int(lease_seconds * 1e6))
+        except StoreUnavailable:
+            session.terminate()
+            raise
+        if seen is not None:
+            self._learn_time(seen)
+        if failpoints.armed:
+            await failpoints.reach("heartbeat.after")
+        return seen is not None
+
+    async def retire(self, worker: str) -> None:
+        await self._statement("execute", "retire", worker)
+        session = self._sessions.pop(worker, None)
+        if session is not None:
+            with suppress(Exception):
+                await session.close(timeout=2.0)
+
+    async def lapsed_workers(self, exclude: str) -> list[str]:
+        return [row[0] for row in await self._statement("fetch", "lapsed_workers", exclude)]
+
+    async def workers(self) -> list[WorkerRow]:
+        found = []
+        for row in await self._statement("fetch", "workers"):
+            fields = dict(row.items())
+            for name in ("queues", "workflows", "actions"):
+                fields[name] = msgspec.json.decode(fields[name], type=tuple[str, ...])
+            found.append(WorkerRow(**fields))
+        return found
+
+    # -- for people
+
+    async def stats(self) -> StoreStats:
+        runs = await self._statement("fetch", "count_runs")
+        work = await self._statement("fetch", "count_work")
+        queues = await self._statement("fetch", "queue_depths")
+        now = self.now()
+        return StoreStats(
+            runs={row[0]: row[1] for row in runs},
+            work={row[0]: row[1] for row in work},
+            workers=len(await self.workers()),
+            queues=tuple(
+                QueueDepth(
+                    queue=row[0],
+                    ready=row[1],
+                    delayed=row[2],
+                    leased=row[3],
+                    oldest_seconds=max(0, now - (row[4] or now)) / 1e6,
+                )
+                for row in queues
+            ),
+        )
+
+    async def prune(self, ended_before: int, limit: int) -> int:
+        async with self.connections.use() as connection, connection.transaction():
+            old = [row[0] for row in await connection.fetch(self._sql["prunable"], ended_before, limit)]
+            for table in ("work", "history", "waits", "events", "runs"):
+                await connection.execute(self._sql[f"prune_{table}"], old)
+                if failpoints.armed:
+                    await failpoints.reach("prune.between")
+        return len(old)
+
+    async def doctor(self) -> list[Finding]:
+        from holdfast.store.audit import postgres_findings
+
+        async with self.connections.use() as connection:
+            return await postgres_findings(connection, self._sql, self.connections.pooled)
+
+    # -- hints
+
+    async def announce(self, channels: frozenset[str]) -> None:
+        if failpoints.armed:
+            await failpoints.reach("announce.before")
+        await self._statement("execute", "notify", sorted(channels))
+        if failpoints.armed:
+            await failpoints.reach("announce.after")
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        """One listening connection, made again whenever it breaks. A pooler passes no notifications on."""
+        if self.connections.pooled:
+            return
+
+        async def keep_listening() -> None:
+            while True:
+                with suppress(StoreUnavailable, OSError):
+                    connection = await self.connections.connect()
+                    gone = asyncio.Event()
+                    connection.add_termination_listener(lambda _: gone.set())
+                    try:
+                        with translate():
+                            await connection.add_listener("holdfast", lambda _c, _p, _ch, payload: heard(payload))
+                        heard("work")  # whatever was announced while nobody listened
+                        heard("ended")
+                        await gone.wait()
+                    finally:
+                        connection.terminate()
+                await asyncio.sleep(0.2)
+
+        self._listener = asyncio.get_running_loop().create_task(keep_listening(), name="holdfast-listener")

@@ -1,0 +1,157 @@
+"""Connections to PostgreSQL: made when needed, kept while they work, thrown away when they do not.
+
+A pool that resets connections between uses would add a round trip to every commit, so this is the
+least that does the job. Behind a pooler in transaction mode nothing of a session can be relied upon:
+no prepared statement, no setting, no session lock. That is noticed by the backend's process id, which
+such a pooler does not pass on, and `pooled` then says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import asyncpg
+
+from holdfast.core.errors import NotOurDatabase, StoreError, StoreUnavailable
+from holdfast.store.contract import Busy, Conflict
+
+LOCK_TIMEOUT_MILLISECONDS = 2000
+_SESSION = (
+    "SET application_name = 'holdfast'; SET jit = off; SET client_min_messages = warning; "
+    f"SET lock_timeout = {LOCK_TIMEOUT_MILLISECONDS}"
+)
+
+Connection = Any  # asyncpg.Connection; its stubs are loose
+
+
+class Connections:
+    """At most `limit` connections, handed out to one user at a time."""
+
+    def __init__(self, dsn: str, *, timeout_seconds: float, limit: int = 6) -> None:
+        self.dsn = dsn
+        self.pooled = False
+        self._timeout = timeout_seconds
+        self._slots = asyncio.Semaphore(limit)
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    async def probe(self) -> None:
+        """Connect once, and find out whether a pooler stands in between."""
+        connection = await self._raw_connect(pooled=True)
+        try:
+            backend = await connection.fetchval("SELECT pg_backend_pid()")
+            self.pooled = backend != connection.get_server_pid()
+        finally:
+            await connection.close()
+
+    async def connect(self) -> Connection:
+        """A connection of one's own, with our settings."""
+        with translate():
+            connection = await self._raw_connect(pooled=self.pooled)
+            if not self.pooled:
+                await connection.execute(_SESSION)
+            return connection
+
+    async def _raw_connect(self, *, pooled: bool) -> Connection:
+        with translate():
+            return await asyncpg.connect(
+                self.dsn,
+                timeout=min(self._timeout, 10.0),
+                command_timeout=self._timeout,
+                statement_cache_size=0 if pooled else 512,
+            )
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[Connection]:
+        """A connection for as long as the context lasts. One that failed or was left in the middle is closed."""
+        async with self._slots:
+            connection = None
+            while self._idle and connection is None:
+                connection = self._idle.pop()
+                if connection.is_closed():
+                    connection = None
+            if connection is None:
+                connection = await self.connect()
+            healthy = False
+            try:
+                with translate():
+                    yield connection
+                healthy = True
+            except Conflict:
+                healthy = True  # the server refused a statement; the session is fine
+                raise
+            except asyncio.CancelledError:
+                raise
+            except StoreError:
+                raise
+            except Exception:
+                healthy = True
+                raise
+            finally:
+                if healthy and not connection.is_closed() and not connection.is_in_transaction() and not self._closed:
+                    self._idle.append(connection)
+                else:
+                    connection.terminate()
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            with suppress(Exception):
+                await self._idle.pop().close(timeout=2.0)
+
+
+async def run_statement(connection: Connection, pooled: bool, method: str, sql: str, *args: Any) -> Any:
+    """One statement; behind a pooler in a transaction, so that parse and execute meet the same server."""
+    call = getattr(connection, method)
+    if pooled and not connection.is_in_transaction():
+        async with connection.transaction():
+            return await call(sql, *args)
+    return await call(sql, *args)
+
+
+@contextmanager
+def translate() -> Iterator[None]:
+    """PostgreSQL's and the network's errors, as ours."""
+    try:
+        yield
+    except (asyncpg.UniqueViolationError, asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
+        raise Conflict(str(error)) from error
+    except asyncpg.LockNotAvailableError as error:
+        raise Busy(str(error)) from error
+    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
+        raise NotOurDatabase(
+            f"the database has no Holdfast tables: {error}",
+            hint="run `holdfast migrate`, or open the engine, which migrates; check that the URL names the right database",
+        ) from error
+    except asyncpg.InvalidCatalogNameError as error:
+        raise StoreUnavailable(f"there is no such database: {error}", hint="create it, or correct the URL") from error
+    except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+        raise StoreUnavailable(
+            f"PostgreSQL refused the login: {error}", hint="check user and password in the URL"
+        ) from error
+    except (asyncpg.ReadOnlySQLTransactionError, asyncpg.InsufficientPrivilegeError) as error:
+        raise StoreUnavailable(
+            f"the database cannot be written: {error}", hint="connect to the primary, with a role that may write"
+        ) from error
+    except asyncpg.DiskFullError as error:
+        raise StoreUnavailable("the database's disk is full", hint="free some space; work goes on by itself") from error
+    except (
+        asyncpg.PostgresConnectionError,
+        asyncpg.OperatorInterventionError,
+        asyncpg.CannotConnectNowError,
+        asyncpg.TooManyConnectionsError,
+        asyncpg.InternalClientError,
+        asyncpg.InterfaceError,
+        ConnectionError,
+        TimeoutError,
+        OSError,
+    ) as error:
+        if isinstance(error, ValueError):
+            raise  # asyncpg's word for an argument that does not fit: a poison operation, not a lost server
+        raise StoreUnavailable(
+            f"PostgreSQL cannot be reached: {error or type(error).__name__}",
+            hint="check that the server runs and that the URL is right; workers reconnect by themselves",
+        ) from error

@@ -1,0 +1,117 @@
+"""The locked path on PostgreSQL, inside a transaction that someone else begins and commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core import failpoints
+from holdfast.core.queries import Attempts
+from holdfast.core.rows import EVENTS, HOLDS, RUNS, WAITS, WORK, Table
+from holdfast.core.view import Changes, Query
+from holdfast.store.contract import Conflict, Need
+from holdfast.store.postgres_connections import LOCK_TIMEOUT_MILLISECONDS
+from holdfast.store.sqlite_write import query_arguments
+
+if TYPE_CHECKING:
+    from holdfast.store.postgres import PostgresStore
+
+
+class PostgresTransaction:
+    """Locks in order, reads in later statements, writes with the same guard as the fast path."""
+
+    def __init__(self, store: PostgresStore, connection: Any) -> None:
+        self._store = store
+        self._connection = connection
+        self._sql = store._sql
+        self.now = store.now()
+        self.user = PostgresTx(connection)
+
+    async def lock_topics(self, names: Sequence[str]) -> None:
+        await self._limit_waiting()
+        await self._store.ensure_topics(names)
+        await self._fetch("lock_topics", sorted(names))
+
+    async def lock_runs(self, ids: Sequence[str]) -> None:
+        await self._limit_waiting()
+        rows = await self._fetch("lock_runs", sorted(ids))
+        if rows:
+            self._store._learn_time(rows[-1][0])
+        self.now = self._store.now()
+
+    async def _limit_waiting(self) -> None:
+        if self._store.connections.pooled:  # no session settings there
+            await self._connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MILLISECONDS}")
+
+    async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
+        """Runs and work items by key take one statement each, whatever their number."""
+        run_ids = sorted({need[1][0] for need in needs if not isinstance(need, Query) and need[0] is RUNS})
+        work_keys = sorted({need[1] for need in needs if not isinstance(need, Query) and need[0] is WORK})
+        found: dict[tuple[Table[Any], Any], Any] = {}
+        if run_ids:
+            for row in await self._fetch("get_runs", run_ids):
+                run = RUNS.row(*row.values())
+                found[(RUNS, (run.id,))] = run
+        if work_keys:
+            for row in await self._fetch("get_work", *(list(column) for column in zip(*work_keys, strict=True))):
+                work = WORK.row(*row.values())
+                found[(WORK, WORK.key(work))] = work
+        answers: list[list[Any]] = []
+        for need in needs:
+            if not isinstance(need, Query) and need[0] in (RUNS, WORK):
+                row = found.get(need)
+                answers.append([] if row is None else [row])
+            else:
+                answers.append(await self._load_one(need))
+        return answers
+
+    async def _load_one(self, need: Need) -> list[Any]:
+        if isinstance(need, Query):
+            table = need.table
+            args = (need.run, sorted(need.nodes)) if isinstance(need, Attempts) else query_arguments(need)
+            rows = await self._fetch(type(need).__name__, *args)
+        else:
+            table, key = need
+            rows = await self._fetch(f"get_{table.name}", *key)
+        return [table.row(*row.values()) for row in rows]
+
+    async def write(self, changes: Changes) -> None:
+        if failpoints.armed:
+            await failpoints.reach("flush.before")
+        for table in (WAITS, EVENTS, HOLDS):
+            deleted = changes.deletes.get(table)
+            if deleted:
+                keys = [list(column) for column in zip(*(table.key(row) for row in deleted), strict=True)]
+                answer = await self._connection.execute(self._sql[f"delete_{table.name}"], *keys)
+                if int(answer.split()[-1]) != len(deleted):
+                    raise Conflict(f"a row of {table.name} was consumed by someone else")
+        if failpoints.armed:
+            await failpoints.reach("flush.between")
+        missed = await self._store.write_guarded(self._connection, changes)
+        if missed:
+            raise Conflict(f"run {min(missed)} changed meanwhile")
+
+    async def _fetch(self, name: str, *args: Any) -> list[Any]:
+        self._store.round_trips += 1
+        rows: list[Any] = await self._connection.fetch(self._sql[name], *args)
+        return rows
+
+
+class PostgresTx:
+    """`hf.Tx` on PostgreSQL: the caller's statements join the transaction that records its result."""
+
+    def __init__(self, connection: Any) -> None:
+        self.raw = connection
+
+    async def execute(self, sql: str, *args: object) -> Any:
+        return await self.raw.execute(sql, *args)
+
+    async def fetch(self, sql: str, *args: object) -> list[Any]:
+        rows: list[Any] = await self.raw.fetch(sql, *args)
+        return rows
+
+    async def fetchrow(self, sql: str, *args: object) -> Any:
+        return await self.raw.fetchrow(sql, *args)
+
+    async def fetchval(self, sql: str, *args: object) -> Any:
+        return await self.raw.fetchval(sql, *args)

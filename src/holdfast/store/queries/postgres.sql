@@ -1,0 +1,228 @@
+-- Statements for PostgreSQL. One name, one statement; the index that serves it is named where it matters.
+-- The parts named flush_* are put together into one guarded statement, each only when it has rows;
+-- `$?` is numbered then. Every array is sorted by key, so that two flushes never deadlock (K2).
+
+-- name: flush_runs_guard
+-- Lock the runs in order, where the version is still the one that the decision saw.
+g AS (SELECT * FROM unnest($?::text[], $?::bigint[]) g(id, expect)),
+l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version = g.expect ORDER BY r.id FOR NO KEY UPDATE OF r)
+-- name: flush_work_guard
+-- Lock the work items in order, where the token is still the same; reading `l` locks the runs first.
+x AS (SELECT * FROM unnest($?::text[], $?::text[], $?::int[], $?::bigint[]) x(run, node, attempt, expect)),
+tl AS MATERIALIZED (SELECT t.run FROM work t JOIN x ON t.run = x.run AND t.node = x.node AND t.attempt = x.attempt
+  AND t.token = x.expect WHERE (SELECT count(*) FROM l) >= 0 ORDER BY t.run, t.node, t.attempt FOR NO KEY UPDATE OF t)
+-- name: flush_ok
+a AS MATERIALIZED (SELECT (SELECT count(*) FROM l) = $?::bigint AND (SELECT count(*) FROM tl) = $?::bigint
+  AND (NOT $?::boolean OR NOT EXISTS (SELECT 1 FROM holds)) AS ok)
+-- name: flush_no_runs
+l AS (SELECT ''::text AS id WHERE false)
+-- name: flush_no_work
+tl AS (SELECT ''::text AS run WHERE false)
+
+-- name: flush_runs_step
+-- What changes on a run with an ordinary step; the rest of the row is left alone.
+ur AS (UPDATE runs r SET version = u.version, status = u.status, remaining = u.remaining, active = u.active,
+    gave_up = u.gave_up, entries = u.entries, started = u.started, updated = u.updated
+  FROM unnest($?::text[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[], $?::bigint[], $?::bigint[])
+    u(id, version, status, remaining, active, gave_up, entries, started, updated)
+  WHERE r.id = u.id AND (SELECT ok FROM a))
+-- name: flush_runs_full
+uf AS (UPDATE runs r SET version = u.version, status = u.status, remaining = u.remaining, active = u.active,
+    gave_up = u.gave_up, entries = u.entries, started = u.started, updated = u.updated, result = u.result, error = u.error,
+    definition = u.definition, token = u.token, awaited = u.awaited, superseded = u.superseded, reason = u.reason,
+    finished = u.finished
+  FROM unnest($?::text[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[], $?::bigint[], $?::bigint[],
+    $?::bytea[], $?::bytea[], $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::text[], $?::bigint[])
+    u(id, version, status, remaining, active, gave_up, entries, started, updated, result, error, definition, token, awaited,
+      superseded, reason, finished)
+  WHERE r.id = u.id AND (SELECT ok FROM a))
+-- name: flush_runs_insert
+nr AS (INSERT INTO runs ({runs}) SELECT {runs@n} FROM unnest($?::text[], $?::text[], $?::text[], $?::text[], $?::text[], $?::bigint[],
+    $?::bytea[], $?::text[], $?::text[], $?::bytea[], $?::bytea[], $?::text[], $?::text[], $?::text[], $?::text[], $?::int[],
+    $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::int[], $?::int[], $?::int[], $?::bigint[], $?::text[],
+    $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[]) n({runs})
+  WHERE (SELECT ok FROM a))
+-- name: flush_work_update
+ut AS (UPDATE work t SET status = u.status, completed = u.completed, token = u.token, gate = u.gate, due = u.due,
+    worker = u.worker, result = u.result, error = u.error, outcome = u.outcome, ancestry = u.ancestry,
+    failures = u.failures, losses = u.losses, started = u.started, finished = u.finished
+  FROM unnest($?::text[], $?::text[], $?::int[], $?::text[], $?::int[], $?::bigint[], $?::smallint[], $?::bigint[], $?::text[],
+    $?::bytea[], $?::bytea[], $?::bytea[], $?::text[], $?::int[], $?::int[], $?::bigint[], $?::bigint[])
+    u(run, node, attempt, status, completed, token, gate, due, worker, result, error, outcome, ancestry, failures, losses,
+      started, finished)
+  WHERE t.run = u.run AND t.node = u.node AND t.attempt = u.attempt AND (SELECT ok FROM a))
+-- name: flush_work_insert
+nw AS (INSERT INTO work ({work}) SELECT {work@n} FROM unnest($?::text[], $?::text[], $?::int[], $?::text[], $?::text[], $?::text[],
+    $?::text[], $?::int[], $?::int[], $?::bigint[], $?::text[], $?::int[], $?::smallint[], $?::bigint[], $?::bigint[], $?::text[],
+    $?::bytea[], $?::text[], $?::bytea[], $?::bytea[], $?::bytea[], $?::text[], $?::int[], $?::int[], $?::bigint[], $?::bigint[],
+    $?::bigint[]) n({work})
+  WHERE (SELECT ok FROM a))
+-- name: flush_history_insert
+nh AS (INSERT INTO history ({history}) SELECT {history@n}
+  FROM unnest($?::text[], $?::bigint[], $?::text[], $?::bigint[], $?::bytea[], $?::text[]) n({history}) WHERE (SELECT ok FROM a))
+-- name: flush_waits_insert
+ni AS (INSERT INTO waits ({waits}) SELECT {waits@n}
+  FROM unnest($?::text[], $?::int[], $?::text[], $?::bigint[]) n({waits}) WHERE (SELECT ok FROM a))
+-- name: flush_events_insert
+ne AS (INSERT INTO events ({events}) SELECT {events@n}
+  FROM unnest($?::text[], $?::text[], $?::text[], $?::bytea[], $?::text[], $?::bigint[], $?::bigint[]) n({events})
+  WHERE (SELECT ok FROM a))
+-- name: flush_holds_insert
+no AS (INSERT INTO holds ({holds}) SELECT {holds@n}
+  FROM unnest($?::text[], $?::text[], $?::text[], $?::bigint[]) n({holds}) WHERE (SELECT ok FROM a))
+-- name: flush_end
+SELECT a.ok, CASE WHEN a.ok THEN NULL ELSE ARRAY(SELECT id FROM l) END AS runs,
+  CASE WHEN a.ok THEN NULL ELSE ARRAY(SELECT run FROM tl) END AS work,
+  (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now FROM a
+
+-- name: delete_waits
+-- Deletes run on the locked path only, one statement a table; the number of rows is checked.
+DELETE FROM waits w USING unnest($1::text[], $2::int[]) d(run, slot) WHERE w.run = d.run AND w.slot = d.slot
+-- name: delete_events
+DELETE FROM events WHERE id = ANY($1::text[])
+-- name: delete_holds
+DELETE FROM holds h USING unnest($1::text[], $2::text[]) d(scope, name) WHERE h.scope = d.scope AND h.name = d.name
+
+-- name: now
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+-- name: ensure_topics
+-- In a transaction of its own, sorted: two senders of new topics must not deadlock.
+INSERT INTO topics (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING
+-- name: lock_topics
+SELECT name FROM topics WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE
+-- name: lock_runs
+-- Rows are read by a later statement: after a wait, this one would see new runs with old children.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now FROM (
+  SELECT id FROM runs WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE) l
+
+-- name: get_runs
+SELECT {runs} FROM runs WHERE id = ANY($1::text[])
+-- name: get_work
+-- Locked as they are read: a claim may hold one of them for the length of its statement.
+SELECT {work@w} FROM work w JOIN unnest($1::text[], $2::text[], $3::int[]) k(run, node, attempt)
+  ON w.run = k.run AND w.node = k.node AND w.attempt = k.attempt ORDER BY w.run, w.node, w.attempt FOR NO KEY UPDATE OF w
+-- name: get_history
+SELECT {history} FROM history WHERE run = $1 AND sequence = $2
+-- name: get_waits
+SELECT {waits} FROM waits WHERE run = $1 AND slot = $2
+-- name: get_events
+SELECT {events} FROM events WHERE id = $1
+-- name: get_holds
+SELECT {holds} FROM holds WHERE scope = $1 AND name = $2
+
+-- name: RunByKey
+-- runs_by_key
+SELECT {runs} FROM runs WHERE workflow = $1 AND key = $2 AND NOT superseded
+-- name: OpenWork
+SELECT {work} FROM work WHERE run = $1 AND status IN ('blocked', 'ready', 'leased') ORDER BY run, node, attempt FOR NO KEY UPDATE
+-- name: AllWork
+SELECT {work} FROM work WHERE run = $1 ORDER BY run, node, attempt FOR NO KEY UPDATE
+-- name: Attempts
+SELECT {work} FROM work WHERE run = $1 AND node = ANY($2::text[]) ORDER BY run, node, attempt FOR NO KEY UPDATE
+-- name: WaitersOf
+-- waits_by_topic
+SELECT {waits} FROM waits WHERE topic = $1 ORDER BY since, run, slot
+-- name: WaitsOf
+SELECT {waits} FROM waits WHERE run = $1 ORDER BY run, slot
+-- name: QueuedEvents
+-- events_queued
+SELECT {events} FROM events WHERE name = $1 AND target IS NOT DISTINCT FROM $2 ORDER BY at, id
+-- name: Holds
+SELECT {holds} FROM holds ORDER BY scope, name
+-- name: HistoryOf
+SELECT {history} FROM history WHERE run = $1 ORDER BY sequence
+
+-- name: claim
+-- work_claimable, in its order, never waiting. The run's row comes along, so that a completion need not read it.
+WITH c AS MATERIALIZED (
+  SELECT w.run, w.node, w.attempt FROM work w
+  WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND w.workflow = ANY($2::text[])
+    AND (w.name = '' OR w.name = ANY($3::text[]))
+    AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
+                    OR (h.scope = 'queue' AND h.name = w.queue))
+  ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED)
+UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
+  started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+FROM c JOIN runs r ON r.id = c.run WHERE w.run = c.run AND w.node = c.node AND w.attempt = c.attempt
+RETURNING {work@w}, {runs@r}
+
+-- name: promote
+-- work_delayed; skips what is locked, the next poll takes it
+WITH d AS (SELECT run, node, attempt FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
+    AND due <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint LIMIT 1000 FOR UPDATE SKIP LOCKED)
+UPDATE work w SET gate = 0 FROM d WHERE w.run = d.run AND w.node = d.node AND w.attempt = d.attempt
+-- name: next_due
+SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
+
+-- name: hold_worker_lock
+-- Held by the worker's own session: when the process dies, the server frees it.
+SELECT pg_try_advisory_lock(('x' || substr(md5('holdfast-worker:' || $1::text), 1, 16))::bit(64)::bigint)
+-- name: enroll
+INSERT INTO workers ({workers}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $9 + $10)
+ON CONFLICT (id) DO UPDATE SET provable = excluded.provable, seen = excluded.seen, lease_until = excluded.lease_until
+-- name: heartbeat
+UPDATE workers SET seen = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+  lease_until = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2::bigint WHERE id = $1 RETURNING seen
+-- name: retire
+DELETE FROM workers WHERE id = $1
+-- name: workers
+SELECT {workers} FROM workers ORDER BY id
+-- name: lapsed_workers
+-- work_leased for the second part: leases of workers that have no row any more.
+SELECT id FROM workers WHERE id <> $1 AND (lease_until < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  OR CASE WHEN provable THEN pg_try_advisory_xact_lock(('x' || substr(md5('holdfast-worker:' || id), 1, 16))::bit(64)::bigint)
+     ELSE false END)
+UNION SELECT DISTINCT w.worker FROM work w WHERE w.status = 'leased' AND w.worker <> $1
+  AND NOT EXISTS (SELECT 1 FROM workers k WHERE k.id = w.worker)
+-- name: leased_to
+-- work_leased
+SELECT {work} FROM work WHERE status = 'leased' AND worker = $1 ORDER BY run, node, attempt
+-- name: dead
+-- work_dead
+SELECT {work} FROM work WHERE status = 'dead' ORDER BY finished LIMIT $1
+-- name: ready_before
+SELECT {work} FROM work WHERE status = 'ready' AND gate = 0 AND due < $1 ORDER BY due LIMIT $2
+
+-- name: count_runs
+SELECT status, count(*) FROM runs GROUP BY status
+-- name: count_work
+SELECT status, count(*) FROM work GROUP BY status
+-- name: queue_depths
+SELECT queue, count(*) FILTER (WHERE status = 'ready' AND gate = 0), count(*) FILTER (WHERE status = 'ready' AND gate > 0),
+  count(*) FILTER (WHERE status = 'leased'), min(due) FILTER (WHERE status = 'ready' AND gate = 0)
+FROM work WHERE status IN ('ready', 'leased') GROUP BY queue ORDER BY queue
+-- name: find
+SELECT {runs} FROM runs WHERE ($1::text IS NULL OR workflow = $1) AND ($2::text[] IS NULL OR status = ANY($2))
+  AND ($3::text IS NULL OR tags::jsonb @> $3::jsonb) AND ($4::bigint IS NULL OR created >= $4)
+  AND ($5::text IS NULL OR id < $5) ORDER BY id DESC LIMIT $6
+
+-- name: prunable
+-- runs_ended
+SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished < $1 ORDER BY finished LIMIT $2
+  FOR UPDATE SKIP LOCKED
+-- name: prune_work
+DELETE FROM work WHERE run = ANY($1::text[])
+-- name: prune_history
+DELETE FROM history WHERE run = ANY($1::text[])
+-- name: prune_waits
+DELETE FROM waits WHERE run = ANY($1::text[])
+-- name: prune_events
+DELETE FROM events WHERE target = ANY($1::text[])
+-- name: prune_runs
+DELETE FROM runs WHERE id = ANY($1::text[])
+-- name: notify
+-- Never in the hot transaction: NOTIFY takes a database-wide lock at commit.
+SELECT pg_notify('holdfast', c) FROM unnest($1::text[]) c
+
+-- name: orphans
+SELECT 'work', count(*) FROM work WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
+UNION ALL SELECT 'history', count(*) FROM history WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
+UNION ALL SELECT 'waits', count(*) FROM waits WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
+UNION ALL SELECT 'events', count(*) FROM events WHERE target IS NOT NULL AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = target)
+-- name: miscounted
+-- Runs whose counters disagree with their work: G10 says that no crash leaves one.
+SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))
+FROM runs r WHERE r.status NOT IN ('completed', 'failed', 'cancelled')
+  AND r.active <> (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased')) LIMIT 20
+-- name: overfull
+SELECT run, node, attempt FROM work WHERE completed > required LIMIT 20

@@ -1,0 +1,143 @@
+-- Statements for SQLite. One name, one statement; the index that serves it is named where it matters.
+
+-- name: insert_runs
+INSERT INTO runs ({runs}) VALUES ({runs?})
+-- name: insert_work
+INSERT INTO work ({work}) VALUES ({work?})
+-- name: insert_history
+INSERT INTO history ({history}) VALUES ({history?})
+-- name: insert_waits
+INSERT INTO waits ({waits}) VALUES ({waits?})
+-- name: insert_events
+INSERT INTO events ({events}) VALUES ({events?})
+-- name: insert_holds
+INSERT INTO holds ({holds}) VALUES ({holds?})
+
+-- name: update_runs
+-- Guarded by the version that the decision saw.
+UPDATE runs SET version = ?, status = ?, result = ?, error = ?, definition = ?, token = ?, awaited = ?, superseded = ?,
+  remaining = ?, active = ?, gave_up = ?, entries = ?, reason = ?, started = ?, finished = ?, updated = ?
+WHERE id = ? AND version = ?
+
+-- name: update_work
+-- Guarded by the token that the decision saw.
+UPDATE work SET status = ?, completed = ?, token = ?, gate = ?, due = ?, worker = ?, result = ?, error = ?, outcome = ?,
+  ancestry = ?, failures = ?, losses = ?, started = ?, finished = ?
+WHERE run = ? AND node = ? AND attempt = ? AND token = ?
+
+-- name: delete_waits
+DELETE FROM waits WHERE run = ? AND slot = ?
+-- name: delete_events
+DELETE FROM events WHERE id = ?
+-- name: delete_holds
+DELETE FROM holds WHERE scope = ? AND name = ?
+
+-- name: get_runs
+SELECT {runs} FROM runs WHERE id = ?
+-- name: get_work
+SELECT {work} FROM work WHERE run = ? AND node = ? AND attempt = ?
+-- name: get_history
+SELECT {history} FROM history WHERE run = ? AND sequence = ?
+-- name: get_waits
+SELECT {waits} FROM waits WHERE run = ? AND slot = ?
+-- name: get_events
+SELECT {events} FROM events WHERE id = ?
+-- name: get_holds
+SELECT {holds} FROM holds WHERE scope = ? AND name = ?
+
+-- name: RunByKey
+-- runs_by_key
+SELECT {runs} FROM runs WHERE workflow = ? AND key = ? AND superseded = 0
+-- name: OpenWork
+SELECT {work} FROM work WHERE run = ? AND status IN ('blocked', 'ready', 'leased') ORDER BY run, node, attempt
+-- name: AllWork
+SELECT {work} FROM work WHERE run = ? ORDER BY run, node, attempt
+-- name: Attempts
+SELECT {work} FROM work WHERE run = ? AND node IN (SELECT value FROM json_each(?)) ORDER BY run, node, attempt
+-- name: WaitersOf
+-- waits_by_topic
+SELECT {waits} FROM waits WHERE topic = ? ORDER BY since, run, slot
+-- name: WaitsOf
+SELECT {waits} FROM waits WHERE run = ? ORDER BY run, slot
+-- name: QueuedEvents
+-- events_queued
+SELECT {events} FROM events WHERE name = ? AND target IS ? ORDER BY at, id
+-- name: Holds
+SELECT {holds} FROM holds ORDER BY scope, name
+-- name: HistoryOf
+SELECT {history} FROM history WHERE run = ? ORDER BY sequence
+
+-- name: claimable
+-- work_claimable, in its order. Holds are looked at here, so that maintenance stops every claim at once.
+SELECT {work@w} FROM work w INDEXED BY work_claimable
+WHERE w.queue = ? AND w.status = 'ready' AND w.gate = 0
+  AND w.workflow IN (SELECT value FROM json_each(?))
+  AND (w.name = '' OR w.name IN (SELECT value FROM json_each(?)))
+  AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
+                  OR (h.scope = 'queue' AND h.name = w.queue))
+ORDER BY w.priority DESC, w.due LIMIT ?
+-- name: lease
+UPDATE work SET status = 'leased', token = ?, worker = ?, started = ? WHERE run = ? AND node = ? AND attempt = ? AND token = ?
+
+-- name: promote
+-- work_delayed
+UPDATE work SET gate = 0 WHERE status = 'ready' AND gate = 1 AND queue = ? AND due <= ?
+-- name: next_due
+SELECT min(due) FROM work INDEXED BY work_delayed WHERE status = 'ready' AND gate = 1 AND queue = ?
+
+-- name: enroll
+INSERT OR REPLACE INTO workers ({workers}) VALUES ({workers?})
+-- name: heartbeat
+UPDATE workers SET seen = ?, lease_until = ? WHERE id = ?
+-- name: retire
+DELETE FROM workers WHERE id = ?
+-- name: workers
+SELECT {workers} FROM workers ORDER BY id
+-- name: leased_to
+-- work_leased
+SELECT {work} FROM work INDEXED BY work_leased WHERE status = 'leased' AND worker = ? ORDER BY run, node, attempt
+-- name: ownerless
+-- Leases of workers that have no row any more.
+SELECT DISTINCT worker FROM work INDEXED BY work_leased WHERE status = 'leased' AND worker <> ?
+  AND worker NOT IN (SELECT id FROM workers)
+-- name: dead
+-- work_dead
+SELECT {work} FROM work WHERE status = 'dead' ORDER BY finished LIMIT ?
+-- name: ready_before
+SELECT {work} FROM work WHERE status = 'ready' AND gate = 0 AND due < ? ORDER BY due LIMIT ?
+
+-- name: count_runs
+SELECT status, count(*) FROM runs GROUP BY status
+-- name: count_work
+SELECT status, count(*) FROM work GROUP BY status
+-- name: queue_depths
+SELECT queue, sum(status = 'ready' AND gate = 0), sum(status = 'ready' AND gate > 0), sum(status = 'leased'),
+  min(CASE WHEN status = 'ready' AND gate = 0 THEN due END)
+FROM work WHERE status IN ('ready', 'leased') GROUP BY queue ORDER BY queue
+
+-- name: prunable
+-- runs_ended
+SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished < ? ORDER BY finished LIMIT ?
+-- name: prune_work
+DELETE FROM work WHERE run = ?
+-- name: prune_history
+DELETE FROM history WHERE run = ?
+-- name: prune_waits
+DELETE FROM waits WHERE run = ?
+-- name: prune_events
+DELETE FROM events WHERE target = ?
+-- name: prune_runs
+DELETE FROM runs WHERE id = ?
+
+-- name: orphans
+SELECT 'work', count(*) FROM work WHERE run NOT IN (SELECT id FROM runs)
+UNION ALL SELECT 'history', count(*) FROM history WHERE run NOT IN (SELECT id FROM runs)
+UNION ALL SELECT 'waits', count(*) FROM waits WHERE run NOT IN (SELECT id FROM runs)
+UNION ALL SELECT 'events', count(*) FROM events WHERE target IS NOT NULL AND target NOT IN (SELECT id FROM runs)
+-- name: miscounted
+-- Runs whose counters disagree with their work: G10 says that no crash leaves one.
+SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))
+FROM runs r WHERE r.status NOT IN ('completed', 'failed', 'cancelled')
+  AND r.active <> (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased')) LIMIT 20
+-- name: overfull
+SELECT run, node, attempt FROM work WHERE completed > required LIMIT 20

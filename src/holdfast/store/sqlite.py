@@ -1,0 +1,493 @@
+"""The SQLite store: one file, one connection, one writer.
+
+Theory of operation. Every write happens in `BEGIN IMMEDIATE` while the file lock beside the database is
+held, so there is one writer and one checkpointer at any time, over all processes. Statements run on the
+event loop while commits are quick and nobody else writes (a hand-over to a thread costs more than the
+commit), and on one writer thread when the lock is taken or the disk is slow.
+
+`PRAGMA data_version`, read inside the transaction, changes when another connection has committed. If it
+has not changed, everything this process remembers is still true: that is the whole guard of a flush.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import astuple, replace
+
+from holdfast.core import failpoints
+from holdfast.core.errors import StoreUnavailable, UsageError
+from holdfast.core.operations import Handed
+from holdfast.core.rows import LEASED, RUNS, History, Run, Work
+from holdfast.core.seams import Clock, StatementExecutor
+from holdfast.core.view import Changes, Query
+from holdfast.store.contract import (
+    ClaimRequest,
+    Conflict,
+    FindRuns,
+    Finding,
+    Need,
+    QueueDepth,
+    StoreStats,
+    Transaction,
+    WorkerRow,
+)
+from holdfast.store.sqlite_locks import FileLock, WorkerLocks
+from holdfast.store.sqlite_schema import check_database, migrate_database, translate
+from holdfast.store.sqlite_write import load_rows, write_changes
+from holdfast.store.statements import columns, statements
+
+T = TypeVar("T")
+
+SLOW_COMMIT_SECONDS = 0.005
+WATCH_SECONDS = 0.02
+_json = msgspec.json.encode
+
+
+class SqliteStore:
+    """Rows in a SQLite file that several processes may share."""
+
+    kind = "sqlite"
+    shared = True
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        inline: StatementExecutor,
+        threaded: StatementExecutor,
+        sleep: Callable[[float], None],
+        timeout_seconds: float = 30.0,
+    ) -> None:
+        self.path = path
+        self._clock = clock
+        self._inline = inline
+        self._threaded = threaded
+        self._sleep = sleep
+        self._timeout = timeout_seconds
+        self._sql = statements("sqlite")
+        self._lock = FileLock(path.with_name(f"{path.name}-holdfast-lock"))
+        self._worker_locks = WorkerLocks(path)
+        self._mutex = asyncio.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._data_version = -1
+        self._seen_version = -1
+        self._last_now = 0
+        self._slow_commits = 0
+        self._watcher: asyncio.Task[None] | None = None
+        self.on_foreign_write: Callable[[], None] = lambda: None
+
+    # -- opening
+
+    async def open(self) -> None:
+        with translate(self.path):
+            self._db = self._connect()
+            check_database(self._db, self.path)
+
+    def _connect(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=5.0)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        db.execute("PRAGMA mmap_size=0")
+        db.execute("PRAGMA wal_autocheckpoint=2000")  # at a commit, so under the file lock
+        return db
+
+    @property
+    def db(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreUnavailable(f"{self.path} is not open")
+        return self._db
+
+    async def migrate(self) -> list[str]:
+        return await self._write(lambda db: migrate_database(db, self.now()), own_transaction=False)
+
+    async def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watcher
+            self._watcher = None
+        async with self._mutex:
+            db, self._db = self._db, None
+            if db is not None:
+                # The last connection to close checkpoints the log: that is a write, so it holds the lock.
+                locked = self._lock.try_lock()
+                db.close()
+                if locked:
+                    self._lock.unlock()
+        self._worker_locks.abandon()
+        self._lock.close()
+        self._inline.close()
+        self._threaded.close()
+
+    def now(self) -> int:
+        # The host's clock may step back; times that leases are compared with must not.
+        self._last_now = max(self._last_now, self._clock.now_us())
+        return self._last_now
+
+    # -- transactions
+
+    async def _write(self, call: Callable[[sqlite3.Connection], T], *, own_transaction: bool = True) -> T:
+        """Run `call` in a write transaction: here if that is quick, else on the writer thread."""
+        async with self._mutex:
+            if self._slow_commits < 3 and self._lock.try_lock():
+                return await self._inline.run(lambda: self._transact(call, own_transaction))
+            return await self._threaded.run(lambda: self._locked_transact(call, own_transaction))
+
+    def _locked_transact(self, call: Callable[[sqlite3.Connection], T], own: bool) -> T:
+        if not self._lock.lock(self._timeout, self._clock, self._sleep):
+            raise StoreUnavailable(
+                f"{self.path} is locked by another process for more than {self._timeout:g} s",
+                hint="find the process that holds it open (another worker, a copied backup, a shell in a transaction)",
+            )
+        return self._transact(call, own)
+
+    def _transact(self, call: Callable[[sqlite3.Connection], T], own: bool) -> T:
+        """The file lock is held on entry and released on return."""
+        try:
+            with translate(self.path):
+                if not own:
+                    return call(self.db)
+                started = self._clock.monotonic()
+                self.db.execute("BEGIN IMMEDIATE")
+                try:
+                    result = call(self.db)
+                    self._commit()
+                except BaseException:
+                    if self.db.in_transaction:
+                        self.db.execute("ROLLBACK")
+                    raise
+                self._note_speed(self._clock.monotonic() - started)
+                return result
+        finally:
+            self._lock.unlock()
+
+    def _commit(self) -> None:
+        if failpoints.armed:
+            failpoints.hit("flush.before_commit")
+        self.db.execute("COMMIT")
+        if failpoints.armed:
+            failpoints.hit("flush.after_commit")
+
+    def _note_speed(self, seconds: float) -> None:
+        # A slow disk would hold up the event loop: after three slow commits in a row the thread takes over.
+        self._slow_commits = self._slow_commits + 1 if seconds > SLOW_COMMIT_SECONDS else 0
+
+    def _others_wrote(self, db: sqlite3.Connection) -> bool:
+        version = db.execute("PRAGMA data_version").fetchone()[0]
+        changed = version != self._data_version
+        self._data_version = version
+        return bool(changed)
+
+    async def flush(self, changes: Changes) -> frozenset[str]:
+        def guarded(db: sqlite3.Connection) -> bool:
+            if self._others_wrote(db):
+                return False
+            if changes.presumes_no_holds and db.execute("SELECT 1 FROM holds LIMIT 1").fetchone():
+                raise Conflict("something is held back")
+            write_changes(db, self._sql, changes)
+            return True
+
+        if not await self._write(guarded):
+            self.on_foreign_write()
+            raise Conflict("another process wrote to the file")
+        return frozenset()
+
+    def transaction(self, *, user: bool = False) -> AbstractAsyncContextManager[Transaction]:
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Transaction]:
+        async with self._mutex:
+            if self._lock.try_lock():
+                executor = self._inline
+            else:
+                executor = self._threaded
+                taken = await executor.run(lambda: self._lock.lock(self._timeout, self._clock, self._sleep))
+                if not taken:
+                    raise StoreUnavailable(f"{self.path} is locked by another process for more than {self._timeout:g} s")
+            try:
+                with translate(self.path):
+                    await executor.run(lambda: self.db.execute("BEGIN IMMEDIATE"))
+                    if self._others_wrote(self.db):
+                        self.on_foreign_write()
+                try:
+                    yield _SqliteTransaction(self, executor)
+                    with translate(self.path):
+                        await executor.run(self._commit)
+                except BaseException:
+                    if self._db is not None and self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                    raise
+            finally:
+                self._lock.unlock()
+
+    # -- reading
+
+    async def _read(self, call: Callable[[sqlite3.Connection], T]) -> T:
+        async with self._mutex:
+            executor = self._inline if self._slow_commits < 3 else self._threaded
+            with translate(self.path):
+                return await executor.run(lambda: call(self.db))
+
+    async def rows(self, need: Query) -> list[Any]:
+        return await self._read(lambda db: load_rows(db, self._sql, need))
+
+    async def history(self, run: str) -> list[History]:
+        rows = await self._read(lambda db: db.execute(self._sql["HistoryOf"], (run,)).fetchall())
+        return [History(*row) for row in rows]
+
+    async def runs(self, ids: Sequence[str]) -> list[Run]:
+        found = await self._read(lambda db: [load_rows(db, self._sql, (RUNS, (run,))) for run in ids])
+        return [row for rows in found for row in rows]
+
+    async def find(self, ask: FindRuns) -> list[Run]:
+        where, args = ["1 = 1"], []
+        if ask.workflow is not None:
+            where.append("workflow = ?")
+            args.append(ask.workflow)
+        if ask.status:
+            where.append("status IN (SELECT value FROM json_each(?))")
+            args.append(_json(ask.status).decode())
+        if ask.since is not None:
+            where.append("created >= ?")
+            args.append(ask.since)  # type: ignore[arg-type]
+        if ask.after is not None:
+            where.append("id < ?")
+            args.append(ask.after)
+        for name, value in ask.tags:
+            where.append("EXISTS (SELECT 1 FROM json_each(tags) t WHERE t.key = ? AND t.value = ?)")
+            args += [name, value]
+        sql = f"SELECT {columns(RUNS.columns)} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"  # noqa: S608
+        rows = await self._read(lambda db: db.execute(sql, [*args, ask.limit]).fetchall())
+        return [Run(*row) for row in rows]
+
+    # -- work
+
+    def join(self, connection: Any) -> Transaction:
+        raise UsageError(
+            f"tx= joins a PostgreSQL transaction, and this engine runs on {self.kind}",
+            hint="leave tx= out, or use a transactional action",
+        )
+
+    async def claim(self, request: ClaimRequest) -> list[Handed]:
+        names = (request.queue, _json(request.workflows).decode(), _json(request.actions).decode(), request.limit)
+        if failpoints.armed:
+            await failpoints.reach("claim.before")
+        # Look before locking: an idle worker must not take the write lock at every poll.
+        if not await self._read(lambda db: db.execute(self._sql["claimable"], (*names[:3], 1)).fetchone()):
+            return []
+
+        def take(db: sqlite3.Connection) -> tuple[bool, list[Handed]]:
+            foreign = self._others_wrote(db)
+            handed = []
+            now = self.now()
+            for row in db.execute(self._sql["claimable"], names).fetchall():
+                work = Work(*row)
+                leased = replace(work, status=LEASED, token=work.token + 1, worker=request.worker, started=now)
+                key = (leased.token, leased.worker, now, work.run, work.node, work.attempt, work.token)
+                db.execute(self._sql["lease"], key)
+                handed.append(Handed(leased, load_rows(db, self._sql, (RUNS, (work.run,)))[0]))
+            if failpoints.armed:
+                failpoints.hit("claim.before_commit")
+            return foreign, handed
+
+        foreign, handed = await self._write(take)
+        if foreign:
+            self.on_foreign_write()
+        if failpoints.armed:
+            await failpoints.reach("claim.after")
+        return handed
+
+    async def promote(self, queues: Sequence[str]) -> int | None:
+        def next_due(db: sqlite3.Connection) -> int | None:
+            dues = [db.execute(self._sql["next_due"], (queue,)).fetchone()[0] for queue in queues]
+            return min((due for due in dues if due is not None), default=None)
+
+        due = await self._read(next_due)
+        now = self.now()
+        if due is None or due > now:
+            return due
+
+        def open_gates(db: sqlite3.Connection) -> int | None:
+            for queue in queues:
+                db.execute(self._sql["promote"], (queue, now))
+            return next_due(db)
+
+        return await self._write(open_gates)
+
+    async def leased_to(self, worker: str) -> list[Work]:
+        rows = await self._read(lambda db: db.execute(self._sql["leased_to"], (worker,)).fetchall())
+        return [Work(*row) for row in rows]
+
+    async def dead(self, limit: int) -> list[Work]:
+        rows = await self._read(lambda db: db.execute(self._sql["dead"], (limit,)).fetchall())
+        return [Work(*row) for row in rows]
+
+    async def unknown(self, older_than: int, limit: int) -> list[Work]:
+        live = [worker for worker in await self.workers() if worker.lease_until >= self.now()]
+        rows = await self._read(lambda db: db.execute(self._sql["ready_before"], (older_than, 10_000)).fetchall())
+        ready = (Work(*row) for row in rows)
+        return [work for work in ready if not any(worker.knows(work) for worker in live)][:limit]
+
+    # -- workers
+
+    async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
+        now = self.now()
+        provable = self._worker_locks.hold(worker.id)
+        row = replace(worker, provable=provable, started=now, seen=now, lease_until=now + int(lease_seconds * 1e6))
+        values = (*astuple(row)[:3], *(_json(names).decode() for names in astuple(row)[3:6]), *astuple(row)[6:])
+        await self._write(lambda db: db.execute(self._sql["enroll"], values))
+        return row
+
+    async def heartbeat(self, worker: str, lease_seconds: float) -> bool:
+        if failpoints.armed:
+            await failpoints.reach("heartbeat.before")
+        now = self.now()
+        until = now + int(lease_seconds * 1e6)
+        count = await self._write(lambda db: db.execute(self._sql["heartbeat"], (now, until, worker)).rowcount)
+        if failpoints.armed:
+            await failpoints.reach("heartbeat.after")
+        return count == 1
+
+    async def retire(self, worker: str) -> None:
+        await self._write(lambda db: db.execute(self._sql["retire"], (worker,)))
+        self._worker_locks.release(worker)
+        self._worker_locks.forget(worker)
+
+    async def lapsed_workers(self, exclude: str) -> list[str]:
+        now = self.now()
+        return [
+            worker.id
+            for worker in await self.workers()
+            if worker.id != exclude
+            and (worker.lease_until < now or (worker.provable and self._worker_locks.is_dead(worker.id)))
+        ] + await self._read(lambda db: [row[0] for row in db.execute(self._sql["ownerless"], (exclude,))])
+
+    async def workers(self) -> list[WorkerRow]:
+        rows = await self._read(lambda db: db.execute(self._sql["workers"]).fetchall())
+        return [
+            WorkerRow(**dict(zip(WorkerRow.__struct_fields__, [*row[:3], *map(_names, row[3:6]), *row[6:]], strict=True)))
+            for row in rows
+        ]
+
+    # -- for people
+
+    async def stats(self) -> StoreStats:
+        def count(db: sqlite3.Connection) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+            names = ("count_runs", "count_work", "queue_depths", "workers")
+            runs, work, queues, workers = (db.execute(self._sql[name]).fetchall() for name in names)
+            return runs, work, queues, workers
+
+        runs, work, queues, workers = await self._read(count)
+        now = self.now()
+        return StoreStats(
+            runs=dict(runs),
+            work=dict(work),
+            workers=len(workers),
+            queues=tuple(
+                QueueDepth(
+                    queue=queue,
+                    ready=ready,
+                    delayed=delayed,
+                    leased=leased,
+                    oldest_seconds=max(0, now - (oldest or now)) / 1e6,
+                )
+                for queue, ready, delayed, leased, oldest in queues
+            ),
+        )
+
+    async def prune(self, ended_before: int, limit: int) -> int:
+        def delete(db: sqlite3.Connection) -> int:
+            old = db.execute(self._sql["prunable"], (ended_before, limit)).fetchall()
+            for table in ("work", "history", "waits", "events", "runs"):
+                db.executemany(self._sql[f"prune_{table}"], old)
+                if failpoints.armed:
+                    failpoints.hit("prune.between")
+            return len(old)
+
+        return await self._write(delete)
+
+    async def doctor(self) -> list[Finding]:
+        from holdfast.store.audit import sqlite_findings
+
+        return await self._read(lambda db: sqlite_findings(db, self._sql))
+
+    async def announce(self, channels: frozenset[str]) -> None:
+        """Nothing to do: other processes see the change of `data_version`."""
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        async def watch() -> None:
+            while True:
+                await asyncio.sleep(WATCH_SECONDS)
+                if self._mutex.locked() or self._db is None:
+                    continue
+                with suppress(sqlite3.Error):
+                    version = self._db.execute("PRAGMA data_version").fetchone()[0]
+                    if version != self._seen_version:
+                        self._seen_version = version
+                        heard("work")
+                        heard("ended")
+
+        self._watcher = asyncio.get_running_loop().create_task(watch(), name="holdfast-sqlite-watch")
+
+
+class _SqliteTransaction:
+    """The write lock is held; rows are read and written as asked."""
+
+    def __init__(self, store: SqliteStore, executor: StatementExecutor) -> None:
+        self._store = store
+        self._run = executor.run
+        self.now = store.now()
+        self.user = SqliteTx(store.db, executor)
+
+    async def lock_topics(self, names: Sequence[str]) -> None:
+        """The one writer has every lock already."""
+
+    async def lock_runs(self, ids: Sequence[str]) -> None:
+        """The one writer has every lock already."""
+
+    async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
+        db, sql = self._store.db, self._store._sql
+        with translate(self._store.path):
+            return await self._run(lambda: [load_rows(db, sql, need) for need in needs])
+
+    async def write(self, changes: Changes) -> None:
+        with translate(self._store.path):
+            await self._run(lambda: write_changes(self._store.db, self._store._sql, changes))
+
+
+class SqliteTx:
+    """`hf.Tx` on SQLite: the caller's statements join the transaction that records its result."""
+
+    def __init__(self, db: sqlite3.Connection, executor: StatementExecutor) -> None:
+        self.raw = db
+        self._run = executor.run
+
+    async def execute(self, sql: str, *args: object) -> int:
+        return await self._run(lambda: self.raw.execute(sql, args).rowcount)
+
+    async def fetch(self, sql: str, *args: object) -> list[Any]:
+        return await self._run(lambda: self.raw.execute(sql, args).fetchall())
+
+    async def fetchrow(self, sql: str, *args: object) -> Any:
+        return await self._run(lambda: self.raw.execute(sql, args).fetchone())
+
+    async def fetchval(self, sql: str, *args: object) -> Any:
+        row = await self.fetchrow(sql, *args)
+        return None if row is None else row[0]
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return msgspec.json.decode(text, type=tuple[str, ...])
+
+
+__all__ = ["SqliteStore", "SqliteTx"]

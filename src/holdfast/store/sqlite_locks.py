@@ -1,0 +1,113 @@
+"""Operating-system locks beside a SQLite file.
+
+SQLite up to 3.51.2 can corrupt a WAL database when two connections write or checkpoint at the same
+instant, so every write transaction of every process also holds `<file>-holdfast-lock`. And a worker
+holds `<file>-worker-<id>` for as long as it lives: whoever can lock that file has proved it dead.
+
+`flock` locks belong to an open file, not to a process, so two engines in one process exclude each
+other as two processes do. They vanish with the process, whatever killed it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.core.seams import Clock
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - not a POSIX system: leases alone decide, one process at a time
+    fcntl = None  # type: ignore[assignment]
+
+PROVABLE = fcntl is not None
+
+
+class FileLock:
+    """An exclusive lock on a small file that is created when needed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = None
+
+    def open(self) -> None:
+        if self._fd is None:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+    def try_lock(self) -> bool:
+        """Take the lock if it is free."""
+        self.open()
+        if fcntl is None:
+            return True
+        assert self._fd is not None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def lock(self, timeout_seconds: float, clock: Clock, sleep: Callable[[float], None]) -> bool:
+        """Take the lock, waiting for it. False when the time is up. Blocks: only for the writer thread."""
+        deadline = clock.monotonic() + timeout_seconds
+        pause = 0.0002
+        while not self.try_lock():
+            if clock.monotonic() > deadline:
+                return False
+            sleep(pause)
+            pause = min(pause * 1.5, 0.005)
+        return True
+
+    def unlock(self) -> None:
+        if fcntl is not None and self._fd is not None:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+class WorkerLocks:
+    """The proof of life of workers: one locked file each."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._mine: dict[str, FileLock] = {}
+
+    def _path(self, worker: str) -> Path:
+        return self._database.with_name(f"{self._database.name}-worker-{worker}")
+
+    def hold(self, worker: str) -> bool:
+        """Lock the worker's file for the rest of its life. False where that proves nothing."""
+        lock = FileLock(self._path(worker))
+        if not PROVABLE or not lock.try_lock():
+            return False
+        self._mine[worker] = lock
+        return True
+
+    def release(self, worker: str) -> None:
+        lock = self._mine.pop(worker, None)
+        if lock is not None:
+            lock.path.unlink(missing_ok=True)
+            lock.close()
+
+    def is_dead(self, worker: str) -> bool:
+        """True only if the file is there and nobody holds it."""
+        if not PROVABLE or worker in self._mine or not self._path(worker).exists():
+            return False
+        probe = FileLock(self._path(worker))
+        try:
+            return probe.try_lock()
+        finally:
+            probe.close()
+
+    def forget(self, worker: str) -> None:
+        """Remove the file of a worker that is gone."""
+        if worker not in self._mine:
+            self._path(worker).unlink(missing_ok=True)
+
+    def abandon(self) -> None:
+        for lock in self._mine.values():
+            lock.close()
+        self._mine.clear()

@@ -1,0 +1,119 @@
+"""How rows are written to and read from SQLite: one statement per table, whatever the batch holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import astuple
+
+from holdfast.core import failpoints
+from holdfast.core.queries import Attempts, QueuedEvents, RunByKey, WaitersOf
+from holdfast.core.rows import EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Run, Table, Work
+from holdfast.core.view import Changes, Query
+from holdfast.store.contract import Conflict, Need
+
+# Runs first, then work, then what only inserts: the same order as in PostgreSQL.
+ORDER: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS)
+
+
+def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes) -> None:
+    """Write a batch inside the transaction that is open. A row that is not as expected aborts it."""
+    if failpoints.armed:
+        failpoints.hit("flush.before")
+    for table in ORDER:
+        pairs = changes.updates.get(table)
+        if pairs:
+            values = _run_update if table is RUNS else _work_update
+            _exactly(db, sql[f"update_{table.name}"], [values(old, new) for old, new in pairs], table)
+        inserted = changes.inserts.get(table)
+        if inserted:
+            try:
+                db.executemany(sql[f"insert_{table.name}"], [astuple(row) for row in inserted])
+            except sqlite3.IntegrityError as error:
+                raise Conflict(f"a row of {table.name} exists: {error}") from error
+        deleted = changes.deletes.get(table)
+        if deleted:
+            # An event that someone else has consumed must abort the batch, or it would be delivered twice.
+            _exactly(db, sql[f"delete_{table.name}"], [table.key(row) for row in deleted], table)
+        if failpoints.armed and (pairs or inserted or deleted):
+            failpoints.hit("flush.between")
+
+
+def _exactly(db: sqlite3.Connection, statement: str, values: list[tuple[Any, ...]], table: Table[Any]) -> None:
+    if db.executemany(statement, values).rowcount != len(values):
+        raise Conflict(f"a row of {table.name} changed meanwhile")
+
+
+def _run_update(old: Run, new: Run) -> tuple[Any, ...]:
+    return (
+        new.version,
+        new.status,
+        new.result,
+        new.error,
+        new.definition,
+        new.token,
+        new.awaited,
+        new.superseded,
+        new.remaining,
+        new.active,
+        new.gave_up,
+        new.entries,
+        new.reason,
+        new.started,
+        new.finished,
+        new.updated,
+        new.id,
+        old.version,
+    )
+
+
+def _work_update(old: Work, new: Work) -> tuple[Any, ...]:
+    return (
+        new.status,
+        new.completed,
+        new.token,
+        new.gate,
+        new.due,
+        new.worker,
+        new.result,
+        new.error,
+        new.outcome,
+        new.ancestry,
+        new.failures,
+        new.losses,
+        new.started,
+        new.finished,
+        new.run,
+        new.node,
+        new.attempt,
+        old.token,
+    )
+
+
+def load_rows(db: sqlite3.Connection, sql: dict[str, str], need: Need) -> list[Any]:
+    """The committed rows for a key or a question."""
+    if isinstance(need, Query):
+        statement, args = sql[type(need).__name__], query_arguments(need)
+        row_type = need.table.row
+    else:
+        table, args = need
+        statement, row_type = sql[f"get_{table.name}"], table.row
+    make: Callable[..., Any] = row_type
+    return [make(*row) for row in db.execute(statement, args)]
+
+
+def query_arguments(query: Query) -> tuple[Any, ...]:
+    match query:
+        case RunByKey(workflow=workflow, key=key):
+            return (workflow, key)
+        case Attempts(run=run, nodes=nodes):
+            return (run, msgspec.json.encode(sorted(nodes)).decode())
+        case WaitersOf(topic=topic):
+            return (topic,)
+        case QueuedEvents(name=name, target=target):
+            return (name, target)
+        case _:
+            return () if query.of_run is None else (query.of_run,)

@@ -1,0 +1,70 @@
+"""Named SQL statements from the `.sql` files beside this module, and the numbered migrations.
+
+A statement starts with a line `-- name: word`. `{work}` stands for the columns of the table `work`, in
+the order of its row type, so that reading and writing cannot drift apart; nothing else is ever
+substituted, and never anything that came from outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+from holdfast.core.rows import TABLES
+from holdfast.store.contract import WorkerRow
+
+_RESERVED = {"by", "key"}
+
+
+def columns(names: tuple[str, ...], prefix: str = "") -> str:
+    return ", ".join(f'{prefix}"{name}"' if name in _RESERVED else f"{prefix}{name}" for name in names)
+
+
+_COLUMNS = {table.name: table.columns for table in TABLES} | {"workers": WorkerRow.__struct_fields__}
+
+
+@cache
+def statements(dialect: str) -> dict[str, str]:
+    """All named statements of a dialect."""
+    text = resources.files("holdfast.store").joinpath("queries", f"{dialect}.sql").read_text()
+    named: dict[str, str] = {}
+    for part in re.split(r"^-- name: ", text, flags=re.MULTILINE)[1:]:
+        name, _, body = part.partition("\n")
+        lines = [line for line in body.splitlines() if not line.lstrip().startswith("--")]
+        named[name.strip()] = _expand("\n".join(lines).strip().rstrip(";"))
+    return named
+
+
+def _expand(sql: str) -> str:
+    def substitute(match: re.Match[str]) -> str:
+        table, mark = match.group("table"), match.group("mark")
+        if mark == "?":
+            return ", ".join("?" for _ in _COLUMNS[table])
+        if mark and mark.startswith("@"):
+            return columns(_COLUMNS[table], f"{mark[1:]}.")
+        return columns(_COLUMNS[table])
+
+    return re.sub(r"\{(?P<table>[a-z]+)(?P<mark>\?|@[a-z]+)?\}", substitute, sql)
+
+
+class Migration(NamedTuple):
+    number: int
+    name: str
+    sql: str
+    checksum: str
+
+
+@cache
+def migrations(dialect: str) -> tuple[Migration, ...]:
+    """The numbered migrations of a dialect, oldest first."""
+    found = []
+    for entry in resources.files("holdfast.store").joinpath("migrations").iterdir():
+        match = re.fullmatch(rf"(\d{{4}})_(\w+)\.{dialect}\.sql", entry.name)
+        if match:
+            sql = entry.read_text()
+            checksum = hashlib.sha256(sql.encode()).hexdigest()
+            found.append(Migration(int(match.group(1)), match.group(2), sql, checksum))
+    return tuple(sorted(found))

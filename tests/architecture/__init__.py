@@ -1,0 +1,1 @@
+"""Tests that read the code: its layers, its purity, its size."""

@@ -1,0 +1,201 @@
+"""The graph value: what it refuses, what it indexes, and what its signature tells apart."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.errors import DagError, UnknownNode, UsageError
+from holdfast.core.graph import Graph, Node, NodePolicy, known_names
+from holdfast.core.retry import Retry
+
+
+def node(name: str, *parents: str, node_id: str | None = None, **more: object) -> Node:
+    return Node(id=node_id or name, name=name, job="work", depends_on=parents, **more)  # type: ignore[arg-type]
+
+
+def diamond() -> Graph:
+    return Graph((node("a"), node("b", "a"), node("c", "a"), node("d", "b", "c")))
+
+
+@st.composite
+def dags(draw: st.DrawFn) -> Graph:
+    """Graphs whose edges point from an earlier number to a later one, in shuffled definition order."""
+    size = draw(st.integers(1, 12))
+    nodes = []
+    for number in range(size):
+        parents = draw(st.sets(st.integers(0, number - 1))) if number else set()
+        nodes.append(node(f"n{number}", *(f"n{parent}" for parent in sorted(parents))))
+    return Graph(tuple(draw(st.permutations(nodes))))
+
+
+def test_an_empty_graph_is_refused() -> None:
+    with pytest.raises(DagError, match="no nodes"):
+        Graph(())
+
+
+def test_i25_two_nodes_of_one_name_are_refused() -> None:
+    with pytest.raises(DagError, match="named 'a'"):
+        Graph((node("a"), node("a", node_id="other")))
+
+
+def test_two_nodes_of_one_id_are_refused_by_both_names() -> None:
+    with pytest.raises(DagError, match=r"'a' and 'b' share the id 'n_1'"):
+        Graph((node("a", node_id="n_1"), node("b", node_id="n_1")))
+
+
+def test_i25_an_unknown_dependency_names_the_node_and_the_nearest_choice() -> None:
+    with pytest.raises(DagError) as refused:
+        Graph((node("validate"), node("charge", "validte")))
+    assert "'charge'" in refused.value.message
+    assert "did you mean 'validate'?" in refused.value.hint
+
+
+def test_i25_a_cycle_is_shown_as_a_path_in_the_order_of_running() -> None:
+    with pytest.raises(DagError, match="a -> b -> c -> a"):
+        Graph((node("start"), node("a", "c", "start"), node("b", "a"), node("c", "b"), node("after", "c")))
+
+
+def test_a_node_that_depends_on_itself_is_a_cycle() -> None:
+    with pytest.raises(DagError, match="a -> a"):
+        Graph((node("a", "a"),))
+
+
+def test_a_node_runs_a_job_or_a_method_and_not_both() -> None:
+    with pytest.raises(DagError, match="both"):
+        Node(id="a", name="a", job="j", method="m")
+    with pytest.raises(DagError, match="neither"):
+        Node(id="a", name="a")
+
+
+def test_g4_a_node_requires_each_distinct_parent_once_and_an_entry_requires_one() -> None:
+    graph = Graph((node("a"), node("b"), node("c", "a", "b", "a")))
+    assert (graph.required("a"), graph.required("c")) == (1, 2)
+    assert graph.successors("a") == ("c",)
+    assert graph.successors("c") == ()
+    assert graph.entries == ("a", "b")
+
+
+def test_an_unknown_node_is_an_error_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownNode, match="charge"):
+        Graph((node("charge"),)).node("chrage")
+    with pytest.raises(UnknownNode):
+        diamond().successors("x")
+
+
+def test_a_node_is_found_by_name_and_by_id() -> None:
+    graph = Graph((node("charge", node_id="n_1"),))
+    assert graph.find("charge") is graph.find("n_1") is graph.node("n_1")
+    with pytest.raises(UnknownNode):
+        graph.find("n_2")
+
+
+def test_i29_descendants_are_all_that_depend_on_a_node_directly_or_not() -> None:
+    assert diamond().descendants("a") == ("b", "c", "d")
+    assert diamond().descendants("d") == ()
+
+
+def test_i30_the_path_to_a_node_is_a_shortest_one_from_an_entry() -> None:
+    graph = Graph((node("a"), node("b", "a"), node("c", "b"), node("side"), node("d", "c", "side")))
+    assert graph.path_from_entry("d") == ("side", "d")
+    assert graph.path_from_entry("c") == ("a", "b", "c")
+    assert graph.path_from_entry("a") == ("a",)
+
+
+@given(dags())
+def test_the_topological_order_has_every_node_after_its_parents(graph: Graph) -> None:
+    position = {node_id: number for number, node_id in enumerate(graph.topological_order)}
+    assert len(position) == len(graph)
+    assert all(position[parent] < position[each.id] for each in graph.nodes for parent in each.depends_on)
+
+
+@given(dags(), st.randoms(use_true_random=False))
+def test_i31_the_signature_ignores_definition_order(graph: Graph, random: object) -> None:
+    shuffled = list(graph.nodes)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert Graph(tuple(shuffled)).signature == graph.signature
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        Node(id="b", name="renamed", job="work", depends_on=("a",)),
+        Node(id="b", name="b", job="other", depends_on=("a",)),
+        Node(id="b", name="b", method="work", depends_on=("a",)),
+        Node(id="b", name="b", job="work"),
+        Node(id="b", name="b", job="work", depends_on=("a",), args=b"[]"),
+        Node(id="b", name="b", job="work", depends_on=("a",), policy=NodePolicy(retry=Retry(attempts=2))),
+        Node(id="b", name="b", job="work", depends_on=("a",), policy=NodePolicy(timeout_seconds=1)),
+        Node(id="b", name="b", job="work", depends_on=("a",), policy=NodePolicy(queue="slow")),
+    ],
+)
+def test_i31_the_signature_changes_with_any_part_of_a_node(changed: Node) -> None:
+    before, after = Graph((node("a"), node("b", "a"))), Graph((node("a"), changed))
+    assert before.signature != after.signature
+    assert len(before.signature) == 16
+    assert int(before.signature, 16) >= 0
+
+
+def test_the_signature_is_the_same_in_every_process_and_release() -> None:
+    """A stored definition is found again by its signature, so the formula may not drift."""
+    assert diamond().signature == "15f1e3c55241c3e3"
+
+
+def test_a_graph_cannot_be_changed_but_copied_and_pickled() -> None:
+    graph = diamond()
+    with pytest.raises(AttributeError):
+        graph.nodes = ()  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        graph.by_id["x"] = node("x")  # type: ignore[index]
+    assert copy.deepcopy(graph) == pickle.loads(pickle.dumps(graph)) == graph  # noqa: S301 - our own bytes
+
+
+def test_mermaid_shows_nodes_edges_and_states() -> None:
+    text = Graph((node("a"), node('say "<hi>"', "a"))).mermaid({"a": "completed"})
+    assert text.splitlines() == [
+        "graph TD",
+        '    n0["a<br/>completed"]:::completed',
+        '    n1["say &quot;&lt;hi&gt;&quot;"]',
+        "    n0 --> n1",
+        "    classDef completed fill:#e8f5e9,stroke:#43a047",
+    ]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), True, "30"])
+def test_i3_a_timeout_that_could_never_elapse_is_refused_with_its_value(seconds: object) -> None:
+    with pytest.raises(UsageError, match="timeout="):
+        NodePolicy(timeout_seconds=seconds)  # type: ignore[arg-type]
+
+
+def test_i3_a_policy_refuses_what_is_no_retry_and_no_queue() -> None:
+    with pytest.raises(UsageError, match="retry=3"):
+        NodePolicy(retry=3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="queue=''"):
+        NodePolicy(queue="")
+
+
+def test_choices_are_cut_short_in_a_large_graph() -> None:
+    assert known_names("x", [f"name{number}" for number in range(20)]).endswith("and 12 more")
+    assert known_names("x", []) == "none is defined"
+
+
+def _seconds_to_build(size: int) -> float:
+    nodes = [node("start")]
+    nodes += [node(f"m{number}", "start") for number in range(size)]
+    nodes.append(node("end", *(f"m{number}" for number in range(size))))
+    began = time.process_time()
+    graph = Graph(tuple(nodes))
+    assert graph.required("end") == size
+    assert graph.signature
+    return time.process_time() - began
+
+
+def test_building_a_hundred_thousand_nodes_is_linear() -> None:
+    """Ten times the nodes may cost about ten times as much; quadratic work would cost a hundred times."""
+    small = min(_seconds_to_build(10_000) for _ in range(3))
+    assert _seconds_to_build(100_000) < 40 * small
