@@ -12,12 +12,12 @@ codec_failure    exceptions as data
 
 from __future__ import annotations
 
-from .codec_call import CallCodec
-from .codec_failure import ErrorRecord, decode_error, encode_error
-from .codec_faithful import MAX_INT, MAX_NESTING, MIN_INT
-from .codec_formats import JSON, MSGPACK, Codec
-from .codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, Encoded, digest
-from .codec_shape import UNTYPED
+from holdfast.core.codec_call import CallCodec
+from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error
+from holdfast.core.codec_faithful import MAX_INT, MAX_NESTING, MIN_INT
+from holdfast.core.codec_formats import JSON, MSGPACK, Codec
+from holdfast.core.codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, Encoded, digest
+from holdfast.core.codec_shape import UNTYPED
 
 __all__ = [
     "DEFAULT_CODECS",

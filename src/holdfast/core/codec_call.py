@@ -20,10 +20,10 @@ from typing import Any, Final
 
 import msgspec
 
-from .codec_faithful import plain_fault
-from .codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
-from .codec_shape import UNTYPED, Shape, shape_of
-from .errors import PayloadRefused, UsageError
+from holdfast.core.codec_faithful import plain_fault
+from holdfast.core.codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
+from holdfast.core.codec_shape import UNTYPED, Shape, shape_of
+from holdfast.core.errors import PayloadRefused, UsageError
 
 Args = tuple[object, ...]
 Kwargs = dict[str, object]

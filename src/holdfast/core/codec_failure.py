@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from .codec_faithful import plain_fault
-from .errors import RemoteError
+from holdfast.core.codec_faithful import plain_fault
+from holdfast.core.errors import RemoteError
 
 MESSAGE_LIMIT: Final = 8_000
 TRACEBACK_LIMIT: Final = 16_000

@@ -134,7 +134,12 @@ def difference(given: object, back: object, depth: int = 0) -> Fault | None:
     if isinstance(back, set | frozenset):
         return _set_difference(given, back, depth)  # type: ignore[arg-type]
     if isinstance(back, datetime.datetime):
-        return None if _same_moment(given, back) else _became(given, back)  # type: ignore[arg-type]
+        if _same_moment(given, back):  # type: ignore[arg-type]
+            return None
+        return Fault(
+            f"is {short(given)} and would come back as {short(back)}",
+            "give it a time zone whose offset is in whole minutes, and no fold without a time zone",
+        )
     if isinstance(back, decimal.Decimal):
         return None if given == back and back.is_finite() else _not_finite(given)
     parts = record_parts(back)

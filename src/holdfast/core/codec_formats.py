@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from .codec_hooks import decode_hook, encode_hook
+from holdfast.core.codec_hooks import decode_hook, encode_hook
 
 _CACHE_LIMIT: Final = 4096
 

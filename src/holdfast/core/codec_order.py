@@ -15,7 +15,7 @@ import dataclasses
 
 import msgspec
 
-from .codec_hooks import encode_hook
+from holdfast.core.codec_hooks import encode_hook
 
 _key_encoder = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted")
 

@@ -13,11 +13,11 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from .codec_faithful import Fault, difference, nesting_fault, plain_fault, surrogate_fault
-from .codec_formats import JSON, MSGPACK, Codec
-from .codec_hooks import encode_hook
-from .codec_shape import UNTYPED, Shape, display, shape_of
-from .errors import PayloadRefused, PayloadTooLarge, UsageError
+from holdfast.core.codec_faithful import Fault, difference, nesting_fault, plain_fault, surrogate_fault
+from holdfast.core.codec_formats import JSON, MSGPACK, Codec
+from holdfast.core.codec_hooks import encode_hook
+from holdfast.core.codec_shape import UNTYPED, Shape, display, shape_of
+from holdfast.core.errors import PayloadRefused, PayloadTooLarge, UsageError
 
 DEFAULT_LIMIT_BYTES: Final = 2 * 1024 * 1024
 

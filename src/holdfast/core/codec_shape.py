@@ -26,9 +26,9 @@ from typing import Any, Final, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
-from .codec_hooks import decode_hook, encode_hook, is_pydantic_model
-from .codec_order import with_sets_in_order
-from .errors import PayloadRefused
+from holdfast.core.codec_hooks import decode_hook, encode_hook, is_pydantic_model
+from holdfast.core.codec_order import with_sets_in_order
+from holdfast.core.errors import PayloadRefused
 
 UNTYPED: Final[object] = Any
 """The annotation of what has none. `Any`, `object` and an absent annotation mean the same."""

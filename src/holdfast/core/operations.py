@@ -64,6 +64,16 @@ class WorkOperation(RunOperation, frozen=True, kw_only=True, gc=False):
     token: int
 
 
+class PolicyOverride(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A policy given with `.options(…)` for one run of an action; stored with the work, as code read later lacks it."""
+
+    timeout_seconds: float | None
+    queue: str | None
+    attempts: int
+    base_seconds: float
+    cap_seconds: float
+
+
 class StartRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """Create a run, or find the one that has its key already."""
 
@@ -81,6 +91,7 @@ class StartRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     paused: bool = False
     if_exists: str = "same"  # or "restart": a new run under the key once the old one has ended
     parent: str | None = None
+    override: PolicyOverride | None = None
     offer: Offer | None = None
 
 

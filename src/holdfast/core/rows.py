@@ -85,7 +85,7 @@ class Work(Row, frozen=True, gc=False):
     attempt: int
     workflow: str
     kind: str = "node"
-    name: str = ""  # the registered action, empty for a method of the workflow itself
+    name: str = ""  # the registered action, or workflow.node for a method of the workflow itself
     status: str = BLOCKED
     required: int = 1
     completed: int = 0
@@ -95,6 +95,7 @@ class Work(Row, frozen=True, gc=False):
     gate: int = GATE_OPEN
     due: int = 0
     timeout: int | None = None  # microseconds an attempt may take
+    policy: str | None = None  # retry numbers given for this run alone, as JSON; else the code's
     worker: str | None = None
     payload: bytes | None = None
     codec: str = "json"

@@ -8,13 +8,14 @@ on the size of the graph: the run's row carries how many nodes remain and how ma
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.codec import encode_error
 from holdfast.core.errors import MissingJob, NoProgress, ReadinessOverflow
 from holdfast.core.graph import Graph, Node
 from holdfast.core.ids import ancestry_hash
-from holdfast.core.operations import StartRun
+from holdfast.core.operations import PolicyOverride, StartRun
 from holdfast.core.queries import Attempts
 from holdfast.core.rows import (
     BLOCKED,
@@ -50,6 +51,8 @@ class DagMachine:
                 due=max(operation.due, view.now),
                 ancestry=ancestry_hash(node.id, 1, []),
             )
+            if operation.override is not None:
+                work = _overridden(work, run, operation.override)
             view.insert(WORK, make_ready(view, run, work, handing))
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
@@ -137,7 +140,7 @@ def _item(run: Run, node: Node, *, required: int, now: int) -> Work:
         node=node.id,
         attempt=1,
         workflow=run.workflow,
-        name=node.job or "",
+        name=node.job or method_name(run.workflow, node.id),
         status=BLOCKED,
         required=required,
         queue=node.policy.queue or run.queue,
@@ -146,6 +149,22 @@ def _item(run: Run, node: Node, *, required: int, now: int) -> Work:
         timeout=None if timeout is None else int(timeout * 1_000_000),
         payload=node.args,
         created=now,
+    )
+
+
+def method_name(workflow: str, node: str) -> str:
+    """What a worker must know to run a node that is a method: two workers with different code differ here (I8)."""
+    return f"{workflow}.{node}"
+
+
+def _overridden(work: Work, run: Run, override: PolicyOverride) -> Work:
+    numbers = {"attempts": override.attempts, "base": override.base_seconds, "cap": override.cap_seconds}
+    timeout = override.timeout_seconds
+    return replace(
+        work,
+        queue=override.queue or run.queue,
+        timeout=None if timeout is None else int(timeout * 1_000_000),
+        policy=msgspec.json.encode(numbers).decode(),
     )
 
 

@@ -146,7 +146,7 @@ class Lifecycle:
             return held
         run, work = held
         work = replace(
-            work, status=COMPLETED, result=op.result, outcome=op.outcome, finished=view.now, worker=work.worker
+            work, status=COMPLETED, result=op.result, error=None, outcome=op.outcome, finished=view.now
         )
         view.put(WORK, work)
         run = mark_running(run, view.now)

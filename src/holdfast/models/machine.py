@@ -127,8 +127,7 @@ def new_attempt(view: View, run: Run, before: Work, handing: Handing, *, due: in
         status=READY,
         worker=None,
         result=None,
-        error=None,
-        outcome=None,
+        outcome=None,  # the error stays: it is what the attempt is retried for, and begins the chain (I3)
         ancestry=ancestry_hash(before.node, before.attempt + 1, _parents_of(before)),
         due=due,
         failures=failures,

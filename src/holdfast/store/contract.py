@@ -53,7 +53,7 @@ class WorkerRow(Row, frozen=True, kw_only=True):
         return (
             work.queue in self.queues
             and work.workflow in self.workflows
-            and (not work.name or work.name in self.actions)
+            and work.name in self.actions
         )
 
 
@@ -109,7 +109,7 @@ class UserTransaction(Protocol):
     @property
     def raw(self) -> Any: ...
 
-    async def execute(self, sql: str, *args: object) -> Any: ...
+    async def execute(self, sql: str, *args: object) -> int: ...
 
     async def fetch(self, sql: str, *args: object) -> list[Any]: ...
 

@@ -218,7 +218,7 @@ class MemoryStore:
             work
             for work in self._ready.get(request.queue, {}).values()
             if work.workflow in request.workflows
-            and (not work.name or work.name in request.actions)
+            and work.name in request.actions
             and not self._is_held(work)
         )
         chosen = heapq.nsmallest(request.limit, candidates, key=lambda w: (-w.priority, w.due, w.run, w.node, w.attempt))

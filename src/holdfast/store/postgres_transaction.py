@@ -103,8 +103,9 @@ class PostgresTx:
     def __init__(self, connection: Any) -> None:
         self.raw = connection
 
-    async def execute(self, sql: str, *args: object) -> Any:
-        return await self.raw.execute(sql, *args)
+    async def execute(self, sql: str, *args: object) -> int:
+        status = str(await self.raw.execute(sql, *args)).split()
+        return int(status[-1]) if status and status[-1].isdigit() else 0
 
     async def fetch(self, sql: str, *args: object) -> list[Any]:
         rows: list[Any] = await self.raw.fetch(sql, *args)

@@ -472,14 +472,19 @@ class SqliteTx:
         self.raw = db
         self._run = executor.run
 
+    def _execute(self, sql: str, args: tuple[object, ...]) -> sqlite3.Cursor:
+        cursor = self.raw.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(sql, args)
+
     async def execute(self, sql: str, *args: object) -> int:
-        return await self._run(lambda: self.raw.execute(sql, args).rowcount)
+        return await self._run(lambda: max(0, self._execute(sql, args).rowcount))
 
     async def fetch(self, sql: str, *args: object) -> list[Any]:
-        return await self._run(lambda: self.raw.execute(sql, args).fetchall())
+        return await self._run(lambda: self._execute(sql, args).fetchall())
 
     async def fetchrow(self, sql: str, *args: object) -> Any:
-        return await self._run(lambda: self.raw.execute(sql, args).fetchone())
+        return await self._run(lambda: self._execute(sql, args).fetchone())
 
     async def fetchval(self, sql: str, *args: object) -> Any:
         row = await self.fetchrow(sql, *args)

@@ -18,7 +18,7 @@ CREATE TABLE work (
   run text COLLATE "C" NOT NULL, node text COLLATE "C" NOT NULL, attempt integer NOT NULL, workflow text COLLATE "C" NOT NULL, kind text COLLATE "C" NOT NULL,
   name text COLLATE "C" NOT NULL, status text COLLATE "C" NOT NULL, required integer NOT NULL, completed integer NOT NULL,
   token bigint NOT NULL, queue text COLLATE "C" NOT NULL, priority integer NOT NULL, gate smallint NOT NULL,
-  due bigint NOT NULL, timeout bigint, worker text COLLATE "C", payload bytea, codec text COLLATE "C" NOT NULL, result bytea,
+  due bigint NOT NULL, timeout bigint, policy text COLLATE "C", worker text COLLATE "C", payload bytea, codec text COLLATE "C" NOT NULL, result bytea,
   error bytea, outcome bytea, ancestry text COLLATE "C", failures integer NOT NULL, losses integer NOT NULL,
   created bigint NOT NULL, started bigint, finished bigint,
   PRIMARY KEY (run, node, attempt)

@@ -17,7 +17,7 @@ CREATE TABLE work (
   run TEXT NOT NULL, node TEXT NOT NULL, attempt INTEGER NOT NULL, workflow TEXT NOT NULL, kind TEXT NOT NULL,
   name TEXT NOT NULL, status TEXT NOT NULL, required INTEGER NOT NULL, completed INTEGER NOT NULL,
   token INTEGER NOT NULL, queue TEXT NOT NULL, priority INTEGER NOT NULL, gate INTEGER NOT NULL,
-  due INTEGER NOT NULL, timeout INTEGER, worker TEXT, payload BLOB, codec TEXT NOT NULL, result BLOB,
+  due INTEGER NOT NULL, timeout INTEGER, policy TEXT, worker TEXT, payload BLOB, codec TEXT NOT NULL, result BLOB,
   error BLOB, outcome BLOB, ancestry TEXT, failures INTEGER NOT NULL, losses INTEGER NOT NULL,
   created INTEGER NOT NULL, started INTEGER, finished INTEGER,
   PRIMARY KEY (run, node, attempt)

@@ -54,7 +54,7 @@ ut AS (UPDATE work t SET status = u.status, completed = u.completed, token = u.t
 -- name: flush_work_insert
 nw AS (INSERT INTO work ({work}) SELECT {work@n} FROM unnest($?::text[], $?::text[], $?::int[], $?::text[], $?::text[], $?::text[],
     $?::text[], $?::int[], $?::int[], $?::bigint[], $?::text[], $?::int[], $?::smallint[], $?::bigint[], $?::bigint[], $?::text[],
-    $?::bytea[], $?::text[], $?::bytea[], $?::bytea[], $?::bytea[], $?::text[], $?::int[], $?::int[], $?::bigint[], $?::bigint[],
+    $?::text[], $?::bytea[], $?::text[], $?::bytea[], $?::bytea[], $?::bytea[], $?::text[], $?::int[], $?::int[], $?::bigint[], $?::bigint[],
     $?::bigint[]) n({work})
   WHERE (SELECT ok FROM a))
 -- name: flush_history_insert
@@ -137,7 +137,7 @@ SELECT {history} FROM history WHERE run = $1 ORDER BY sequence
 WITH c AS MATERIALIZED (
   SELECT w.run, w.node, w.attempt FROM work w
   WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND w.workflow = ANY($2::text[])
-    AND (w.name = '' OR w.name = ANY($3::text[]))
+    AND w.name = ANY($3::text[])
     AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
                     OR (h.scope = 'queue' AND h.name = w.queue))
   ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED)

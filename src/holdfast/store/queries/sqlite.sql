@@ -72,7 +72,7 @@ SELECT {history} FROM history WHERE run = ? ORDER BY sequence
 SELECT {work@w} FROM work w INDEXED BY work_claimable
 WHERE w.queue = ? AND w.status = 'ready' AND w.gate = 0
   AND w.workflow IN (SELECT value FROM json_each(?))
-  AND (w.name = '' OR w.name IN (SELECT value FROM json_each(?)))
+  AND w.name IN (SELECT value FROM json_each(?))
   AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
                   OR (h.scope = 'queue' AND h.name = w.queue))
 ORDER BY w.priority DESC, w.due LIMIT ?

@@ -1,0 +1,93 @@
+"""Holdfast: durable workflows in ordinary Python.
+
+The public names, found when first used, so that `import holdfast` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "holdfast.authoring.actions": ("Action", "Bound", "action"),
+    "holdfast.authoring.context": ("Context", "Tx", "current"),
+    "holdfast.authoring.dag_nodes": ("PREVIOUS", "step", "task"),
+    "holdfast.authoring.dags": ("Dag",),
+    "holdfast.authoring.registry": ("Registry",),
+    "holdfast.core.errors": (
+        *("HoldfastError", "UsageError", "RunError", "StoreError", "NonRetryable"),
+        *("UnknownWorkflow", "UnknownNode", "DagError", "FlowNotSupported", "GraphError", "KeyConflict"),
+        *("PayloadRefused", "PayloadTooLarge", "RunFailed", "RunCancelled", "RunPaused", "RemoteError"),
+        *("NonDeterminism", "ReplayMismatch", "ReattemptRefused", "MissingJob", "ReadinessOverflow"),
+        *("ConflictingWrites", "NoProgress", "DecideFailed"),
+        *("StoreUnavailable", "SchemaTooNew", "NotOurDatabase", "EngineClosed"),
+    ),
+    "holdfast.core.codec": ("Codec",),
+    "holdfast.core.graph": ("Graph",),
+    "holdfast.core.retry": ("Retry",),
+    "holdfast.core.settings": ("Settings",),
+    "holdfast.engine": ("Engine", "run"),
+    "holdfast.handle": ("Handle",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted([*_HOME_OF, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
+
+if TYPE_CHECKING:
+    from holdfast.authoring.actions import Action, Bound, action
+    from holdfast.authoring.context import Context, Tx, current
+    from holdfast.authoring.dag_nodes import PREVIOUS, step, task
+    from holdfast.authoring.dags import Dag
+    from holdfast.authoring.registry import Registry
+    from holdfast.core.codec import Codec
+    from holdfast.core.errors import (
+        ConflictingWrites,
+        DagError,
+        DecideFailed,
+        EngineClosed,
+        FlowNotSupported,
+        GraphError,
+        HoldfastError,
+        KeyConflict,
+        MissingJob,
+        NonDeterminism,
+        NonRetryable,
+        NoProgress,
+        NotOurDatabase,
+        PayloadRefused,
+        PayloadTooLarge,
+        ReadinessOverflow,
+        ReattemptRefused,
+        RemoteError,
+        ReplayMismatch,
+        RunCancelled,
+        RunError,
+        RunFailed,
+        RunPaused,
+        SchemaTooNew,
+        StoreError,
+        StoreUnavailable,
+        UnknownNode,
+        UnknownWorkflow,
+        UsageError,
+    )
+    from holdfast.core.graph import Graph
+    from holdfast.core.retry import Retry
+    from holdfast.core.settings import Settings
+    from holdfast.engine import Engine, run
+    from holdfast.handle import Handle
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,101 @@
+"""Settings of an engine: one frozen value with documented defaults.
+
+Each can be given as a keyword argument of `Engine` or as an environment variable `HOLDFAST_…`; the
+argument wins. An unknown one is an error that names the nearest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.core.errors import UsageError
+
+NOT_SETTINGS = {"HOLDFAST_URL", "HOLDFAST_TRACE", "HOLDFAST_FAILPOINT", "HOLDFAST_FAILPOINT_FILE", "HOLDFAST_APP"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How an engine behaves. All times are seconds."""
+
+    lease_seconds: float = 30.0
+    """How long a silent worker keeps its work; it sends a heartbeat every third of it."""
+    poll_seconds: float = 0.5
+    """How often an idle worker looks for work when nothing has woken it."""
+    sweep_seconds: float = 1.0
+    """How often a worker looks for dead workers and compares what it runs with what it holds."""
+    store_timeout_seconds: float = 30.0
+    """How long an operation keeps trying to reach the store before it gives up."""
+    shutdown_seconds: float = 30.0
+    """How long a stopping worker waits for what is running."""
+    lost_limit: int = 10
+    """How many leases in a row an item may lose before it becomes a dead letter."""
+    unknown_after_seconds: float = 3600.0
+    """How long work that no worker knows stays ready before it becomes a dead letter."""
+    payload_limit_bytes: int = 2 * 1024 * 1024
+    """The largest payload that is accepted."""
+    retention_seconds: float | None = None
+    """How long ended runs are kept; None keeps them until `holdfast prune`."""
+    batch_limit: int = 200
+    """How many operations one commit may serve."""
+    cache_rows: int = 200_000
+    """How many rows of live runs are remembered."""
+    threads: int = 32
+    """How many plain `def` actions run at once in threads."""
+    processes: int = 4
+    """How many `isolation="process"` actions run at once."""
+    notify: bool = True
+    """Whether PostgreSQL's NOTIFY is used to wake other processes; polling alone suffices."""
+    hand_over: bool = True
+    """Whether newly ready work may be leased to this process in the commit that makes it ready."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or value is None:
+                continue
+            if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+                raise UsageError(f"{field.name} is {value!r}", hint=f"{field.name} must be a number greater than 0")
+
+
+_KINDS = {"float": float, "int": int, "float | None": float}
+
+
+def make_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """Settings from keyword arguments and the environment; unknown names are refused."""
+    known = {field.name: field for field in dataclasses.fields(Settings)}
+    values: dict[str, Any] = {}
+    for variable, text in environ.items():
+        if not variable.startswith("HOLDFAST_") or variable in NOT_SETTINGS:
+            continue
+        name = variable.removeprefix("HOLDFAST_").lower()
+        if name not in known:
+            raise UsageError(f"there is no setting {variable}", hint=_nearest(name, known, "HOLDFAST_"))
+        values[name] = _parsed(variable, text, str(known[name].type))
+    for name, value in given.items():
+        if name not in known:
+            raise UsageError(f"Engine has no setting {name!r}", hint=_nearest(name, known, ""))
+        values[name] = value
+    return Settings(**values)
+
+
+def _parsed(variable: str, text: str, kind: str) -> Any:
+    if kind == "bool":
+        if text.lower() in ("1", "true", "yes", "on"):
+            return True
+        if text.lower() in ("0", "false", "no", "off"):
+            return False
+        raise UsageError(f"{variable} is {text!r}", hint="use on or off")
+    try:
+        return _KINDS[kind](text)
+    except ValueError:
+        raise UsageError(f"{variable} is {text!r}, which is not a number", hint="give a number") from None
+
+
+def _nearest(name: str, known: Mapping[str, Any], prefix: str) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    shown = ", ".join(f"{prefix}{n.upper() if prefix else n}" for n in sorted(known))
+    return (f"did you mean {prefix}{close[0].upper() if prefix else close[0]}? " if close else "") + f"known: {shown}"

@@ -1,0 +1,710 @@
+"""The public engine: open a store, start runs, wait for results, run workers, and what operators need.
+
+Everything that changes anything is submitted to the coordinator as an operation; this module only turns
+calls into operations and results into values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Self, TypeVar, TypeVarTuple, overload
+
+import msgspec
+
+from holdfast.authoring.actions import Action, Bound
+from holdfast.authoring.dags import Dag
+from holdfast.authoring.registry import Registry, default_registry
+from holdfast.authoring.startable import StartSpec, resolve_start
+from holdfast.coordinator import Commit, Coordinator
+from holdfast.core.errors import EngineClosed, UsageError
+from holdfast.core.operations import (
+    BuryUnknown,
+    CompleteWork,
+    DiscardDead,
+    FailWork,
+    KillWork,
+    LapseWork,
+    PolicyOverride,
+    ReattemptNode,
+    SetHold,
+    Started,
+    StartRun,
+)
+from holdfast.core.queries import Holds
+from holdfast.core.rows import RUN_STATUSES, Hold, Run, Work
+from holdfast.core.settings import Settings, make_settings
+from holdfast.handle import Handle
+from holdfast.models.dag import DagMachine
+from holdfast.models.lifecycle import Lifecycle, decisions
+from holdfast.runtime import telemetry as t
+from holdfast.runtime.announcer import ENDED, Announcer
+from holdfast.runtime.announcer import WORK as WORK_CHANNEL
+from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
+from holdfast.runtime.system import System, real_system
+from holdfast.runtime.trace import Tracer
+from holdfast.runtime.watch import Watch
+from holdfast.runtime.worker import Worker
+from holdfast.store.contract import FindRuns, Finding, Store, StoreStats, WorkerRow
+
+log = logging.getLogger("holdfast.engine")
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+NO_WORKER_SECONDS = 5.0
+KEY_LIMIT = 255
+PRUNE_BATCH = 200
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in a listing."""
+
+    id: str
+    workflow: str
+    key: str | None
+    status: str
+    queue: str
+    priority: int
+    tags: dict[str, str]
+    reason: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class Runs(list[RunInfo]):
+    """A page of runs, newest first. `cursor` gives the next page, None after the last."""
+
+    cursor: str | None = None
+
+
+class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store holds, and what this process has counted since it opened the engine."""
+
+    store: StoreStats
+    process: dict[str, Any]
+
+
+class Engine:
+    """A door to one store.
+
+    `async with Engine(url) as engine:` opens it (and migrates the schema), `engine.worker()` runs work in
+    this process. Settings are keyword arguments; `hf.Settings` documents them.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        registry: Registry | None = None,
+        system: System | None = None,
+        store: Store | None = None,
+        metrics: t.Metrics | None = None,
+        **settings: Any,
+    ) -> None:
+        self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
+        self.settings: Settings = make_settings(settings, os.environ)
+        self.system = system or real_system()
+        self.registry = registry or default_registry
+        self.definitions = RegistryDefinitions(self.registry)
+        self.metrics: t.Metrics = metrics or t.Recorder()
+        self._given_store = store
+        self._store: Store | None = None
+        self._coordinator: Coordinator | None = None
+        self._watch: Watch | None = None
+        self._announcer: Announcer | None = None
+        self._workers: list[Worker] = []
+        self._queue_checks: dict[str, asyncio.TimerHandle] = {}
+        self._background: set[asyncio.Task[Any]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Engine {redacted(self.url)} {'open' if self._coordinator else 'closed'}>"
+
+    # -- life
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect, check that the database is ours, and bring its schema up to date."""
+        if self._coordinator is not None:
+            raise UsageError("the engine is open already", hint="open it once and share it in this process")
+        store = self._given_store or open_store(
+            self.url, self.system, timeout_seconds=self.settings.store_timeout_seconds
+        )
+        try:
+            await store.open()
+            await store.migrate()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                await store.close()
+            raise
+        lifecycle = Lifecycle({"dag": DagMachine()}, self.definitions)
+        coordinator = Coordinator(
+            store,
+            decisions(lifecycle),
+            self.system.clock,
+            batch_limit=self.settings.batch_limit,
+            cache_rows=self.settings.cache_rows,
+            store_timeout_seconds=self.settings.store_timeout_seconds,
+        )
+        self._store, self._coordinator = store, coordinator
+        self._watch = Watch(store)
+        coordinator.observers += [self._watch.on_commit, self._count]
+        if os.environ.get("HOLDFAST_TRACE") == "operations":
+            coordinator.observers.append(Tracer(sys.stderr.write).on_commit)
+        if store.shared and self.settings.notify:
+            self._announcer = Announcer(store)
+            coordinator.observers.append(self._announcer.on_commit)
+            await store.listen(self._heard)
+
+    async def close(self) -> None:
+        """Stop local workers, finish what was submitted, and disconnect."""
+        if self._coordinator is None:
+            return
+        for worker in list(self._workers):
+            await worker.stop()
+        self._workers.clear()
+        for check in self._queue_checks.values():
+            check.cancel()
+        for task in list(self._background):
+            task.cancel()
+        await self._coordinator.close()
+        if self._announcer is not None:
+            await self._announcer.close()
+        if self._watch is not None:
+            await self._watch.close(EngineClosed("the engine was closed while a result was awaited"))
+        await self.store.close()
+        self._store = self._coordinator = self._watch = self._announcer = None
+
+    def _heard(self, channel: str) -> None:
+        for worker in self._workers:
+            if channel == WORK_CHANNEL:
+                worker.wake()
+            elif channel == ENDED:
+                worker.look()
+        if channel == ENDED and self._watch is not None:
+            self._watch.hint()
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            raise EngineClosed("the engine is not open", hint="use `async with engine:` around it")
+        return self._store
+
+    @property
+    def coordinator(self) -> Coordinator:
+        if self._coordinator is None:
+            raise EngineClosed("the engine is not open", hint="use `async with engine:` around it")
+        return self._coordinator
+
+    @property
+    def watch(self) -> Watch:
+        if self._watch is None:
+            raise EngineClosed("the engine is not open", hint="use `async with engine:` around it")
+        return self._watch
+
+    # -- starting runs
+
+    @overload
+    async def start(
+        self,
+        workflow: Dag,
+        /,
+        *,
+        key: str | None = ...,
+        queue: str | None = ...,
+        priority: int = ...,
+        tags: Mapping[str, str] | None = ...,
+        at: datetime | None = ...,
+        paused: bool = ...,
+        if_exists: str = ...,
+        tx: Any = ...,
+    ) -> Handle[None]: ...
+    @overload
+    async def start(
+        self,
+        workflow: Bound[R],
+        /,
+        *,
+        key: str | None = ...,
+        queue: str | None = ...,
+        priority: int = ...,
+        tags: Mapping[str, str] | None = ...,
+        at: datetime | None = ...,
+        paused: bool = ...,
+        if_exists: str = ...,
+        tx: Any = ...,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: Callable[[*Ts], Awaitable[R]],
+        /,
+        *args: *Ts,
+        key: str | None = ...,
+        queue: str | None = ...,
+        priority: int = ...,
+        tags: Mapping[str, str] | None = ...,
+        at: datetime | None = ...,
+        paused: bool = ...,
+        if_exists: str = ...,
+        tx: Any = ...,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: str,
+        /,
+        *args: Any,
+        key: str | None = ...,
+        queue: str | None = ...,
+        priority: int = ...,
+        tags: Mapping[str, str] | None = ...,
+        at: datetime | None = ...,
+        paused: bool = ...,
+        if_exists: str = ...,
+        tx: Any = ...,
+    ) -> Handle[Any]: ...
+    async def start(
+        self,
+        workflow: Any,
+        /,
+        *args: Any,
+        key: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
+        tags: Mapping[str, str] | None = None,
+        at: datetime | None = None,
+        paused: bool = False,
+        if_exists: str = "same",
+        tx: Any = None,
+    ) -> Handle[Any]:
+        """Start a run, or find the one that has this key: the same key and input is the same run (I12).
+
+        `tx` is a PostgreSQL connection in a transaction of the caller's: the run exists if that commits.
+        """
+        operation = self._start_operation(
+            resolve_start(workflow, args, self.registry), key, queue, priority, tags, at, paused, if_exists
+        )
+        if tx is not None:
+            return Handle(self, await self._start_in(tx, operation), key)
+        worker = self._worker_with_room(operation)
+        offer = worker.reserve() if worker is not None else None
+        if worker is None or offer is None:
+            started: Started = await self.coordinator.submit(operation)
+            self._check_queue_later(operation.queue)
+            return Handle(self, started.run, key)
+        try:
+            started = await self.coordinator.submit(msgspec.structs.replace(operation, offer=offer))
+        except BaseException:
+            worker.accept(())
+            raise
+        worker.accept(started.handed)
+        return Handle(self, started.run, key)
+
+    def _start_operation(
+        self,
+        spec: StartSpec,
+        key: str | None,
+        queue: str | None,
+        priority: int,
+        tags: Mapping[str, str] | None,
+        at: datetime | None,
+        paused: bool,
+        if_exists: str,
+    ) -> StartRun:
+        if if_exists not in ("same", "restart"):
+            raise UsageError(f"if_exists is {if_exists!r}", hint='use "same" or "restart"')
+        if not isinstance(priority, int) or not -(2**31) <= priority < 2**31:
+            raise UsageError(f"priority is {priority!r}", hint="give an integer of 32 bits; higher runs first")
+        override = None
+        if spec.override is not None:
+            policy = spec.override
+            override = PolicyOverride(
+                timeout_seconds=policy.timeout_seconds,
+                queue=policy.queue,
+                attempts=policy.retry.attempts,
+                base_seconds=policy.retry.base,
+                cap_seconds=policy.retry.cap,
+            )
+        return StartRun(
+            run=self.system.ids.new(),
+            workflow=spec.workflow,
+            model=spec.model,
+            key=_checked_text(key, "key"),
+            input=spec.input,
+            codec=spec.codec,
+            input_digest=spec.input_digest,
+            on_failure=spec.on_failure,
+            queue=_checked_text(queue, "queue") or "default",
+            priority=priority,
+            tags=_checked_tags(tags),
+            due=0 if at is None else _microseconds(at),
+            paused=paused,
+            if_exists=if_exists,
+            override=override,
+        )
+
+    async def _start_in(self, connection: Any, operation: StartRun) -> str:
+        transaction = self.store.join(connection)
+        batch = [self.coordinator.prepare(operation)]
+        await self.coordinator.decide_in(transaction, batch)
+        if batch[0].error is not None:
+            raise batch[0].error
+        started: Started = batch[0].result
+        # Delivered by the server when the caller commits. In the caller's own transaction, not in ours.
+        await transaction.user.execute("SELECT pg_notify('holdfast', 'work')")
+        return started.run
+
+    def _worker_with_room(self, operation: StartRun) -> Worker | None:
+        if not self.settings.hand_over or operation.paused or operation.due:
+            return None
+        return next((worker for worker in self._workers if worker.free > 0), None)
+
+    def _check_queue_later(self, queue: str) -> None:
+        """Without any worker for its queue, a started run says so in the log after a while."""
+        if queue in self._queue_checks or any(queue in worker.queues for worker in self._workers):
+            return
+        loop = asyncio.get_running_loop()
+        self._queue_checks[queue] = loop.call_later(NO_WORKER_SECONDS, self._check_queue, queue)
+
+    def _check_queue(self, queue: str) -> None:
+        self._queue_checks.pop(queue, None)
+
+        async def check() -> None:
+            now = self.store.now()
+            live = [worker for worker in await self.store.workers() if worker.lease_until >= now]
+            if not any(queue in worker.queues for worker in live):
+                log.warning(
+                    "runs were started on queue %r, but no worker serves it; start one with "
+                    "`holdfast worker YOUR.MODULE --queue %s` or `engine.worker(queues=[%r])`",
+                    *(queue, queue, queue),
+                )
+
+        task = asyncio.get_running_loop().create_task(check())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    @overload
+    async def run(self, workflow: Dag, /, *, key: str | None = ..., timeout: float | None = ..., **options: Any) -> None: ...
+    @overload
+    async def run(self, workflow: Bound[R], /, *, key: str | None = ..., timeout: float | None = ..., **options: Any) -> R: ...
+    @overload
+    async def run(
+        self,
+        workflow: Callable[[*Ts], Awaitable[R]],
+        /,
+        *args: *Ts,
+        key: str | None = ...,
+        timeout: float | None = ...,
+        **options: Any,
+    ) -> R: ...
+    @overload
+    async def run(
+        self, workflow: str, /, *args: Any, key: str | None = ..., timeout: float | None = ..., **options: Any
+    ) -> Any: ...
+    async def run(
+        self, workflow: Any, /, *args: Any, key: str | None = None, timeout: float | None = None, **options: Any
+    ) -> Any:
+        """Start and wait for the result."""
+        handle: Handle[Any] = await self.start(workflow, *args, key=key, **options)
+        return await handle.result(timeout)
+
+    # -- workers
+
+    def worker(
+        self, *, queues: tuple[str, ...] | list[str] = ("default",), concurrency: int = 100
+    ) -> AbstractAsyncContextManager[Worker]:
+        """Claim and run work in this process while the context lasts."""
+        if isinstance(queues, str):
+            raise UsageError(f"queues is the text {queues!r}", hint=f"give a list: queues=[{queues!r}]")
+        if not isinstance(concurrency, int) or concurrency < 1:
+            raise UsageError(f"concurrency is {concurrency!r}", hint="give a whole number of 1 or more")
+        return self._worker(tuple(queues), concurrency)
+
+    @asynccontextmanager
+    async def _worker(self, queues: tuple[str, ...], concurrency: int) -> AsyncIterator[Worker]:
+        worker = Worker(
+            store=self.store,
+            coordinator=self.coordinator,
+            definitions=self.definitions,
+            settings=self.settings,
+            clock=self.system.clock,
+            ids=self.system.ids,
+            randomness=self.system.randomness,
+            metrics=self.metrics,
+            queues=queues,
+            concurrency=concurrency,
+        )
+        await worker.start()
+        self._workers.append(worker)
+        try:
+            yield worker
+        finally:
+            await worker.stop()
+            if worker in self._workers:
+                self._workers.remove(worker)
+
+    async def run_worker(
+        self,
+        *,
+        stop: asyncio.Event | None = None,
+        queues: tuple[str, ...] | list[str] = ("default",),
+        concurrency: int = 100,
+        handle_signals: bool = False,
+    ) -> None:
+        """Run a worker until `stop` is set. With `handle_signals`, SIGTERM and Ctrl-C stop it: once politely,
+        a second time at once."""
+        stop = stop or asyncio.Event()
+        async with self.worker(queues=queues, concurrency=concurrency) as worker:
+            if handle_signals:
+                self._install_signals(stop, worker)
+            await stop.wait()
+
+    def _install_signals(self, stop: asyncio.Event, worker: Worker) -> None:
+        loop = asyncio.get_running_loop()
+
+        def asked() -> None:
+            if stop.is_set():
+                log.warning("asked twice: stopping at once; what is running will be given back")
+                task = loop.create_task(worker.hurry())
+                self._background.add(task)
+            else:
+                log.info("stopping: finishing what is running (ask again to stop at once)")
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):
+                loop.add_signal_handler(number, asked)
+
+    # -- finding runs
+
+    def get(self, run_id: str) -> Handle[Any]:
+        """A handle on a run by its id. Awaiting it checks that the run exists."""
+        if not isinstance(run_id, str):
+            raise UsageError(f"a run id is a text, not a {type(run_id).__name__}", hint="give handle.id")
+        return Handle(self, run_id)
+
+    async def find(
+        self,
+        *,
+        workflow: str | type[Dag] | Action[..., Any] | None = None,
+        status: str | list[str] | tuple[str, ...] | None = None,
+        tags: Mapping[str, str] | None = None,
+        since: datetime | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Runs:
+        """Runs that match, newest first; `after` is the cursor of the page before."""
+        wanted = (status,) if isinstance(status, str) else tuple(status or ())
+        for name in wanted:
+            if name not in RUN_STATUSES:
+                raise UsageError(f"there is no run status {name!r}", hint=f"one of {', '.join(RUN_STATUSES)}")
+        if not 1 <= limit <= 10_000:
+            raise UsageError(f"limit is {limit}", hint="ask for 1 to 10000 runs at a time")
+        rows = await self.store.find(
+            FindRuns(
+                workflow=_workflow_name(workflow),
+                status=wanted,
+                tags=tuple(sorted((tags or {}).items())),
+                since=None if since is None else _microseconds(since),
+                limit=limit,
+                after=after,
+            )
+        )
+        page = Runs(_info(row) for row in rows)
+        page.cursor = rows[-1].id if len(rows) == limit else None
+        return page
+
+    # -- operating
+
+    async def stats(self) -> EngineStats:
+        snapshot = getattr(self.metrics, "snapshot", dict)
+        return EngineStats(store=await self.store.stats(), process=snapshot())
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self.store.workers()
+
+    async def maintenance(
+        self, on: bool, *, workflow: str | None = None, queue: str | None = None, by: str = "an operator"
+    ) -> None:
+        """Claim nothing (of a workflow, of a queue, or at all) while on; everything is still accepted."""
+        if workflow is not None and queue is not None:
+            raise UsageError("maintenance takes a workflow or a queue, not both", hint="call it twice")
+        scope = "workflow" if workflow is not None else "queue" if queue is not None else "all"
+        await self.coordinator.submit(SetHold(scope=scope, name=workflow or queue or "", on=on, by=by))
+        if not on:
+            for worker in self._workers:
+                worker.wake()
+
+    async def drain(self, workflow: str, *, on: bool = True, by: str = "an operator") -> int:
+        """Accept no new runs of a workflow while on; how many of its runs have not ended yet."""
+        await self.coordinator.submit(SetHold(scope="drain", name=workflow, on=on, by=by))
+        return await self.open_runs(workflow)
+
+    async def open_runs(self, workflow: str) -> int:
+        """How many runs of a workflow have not ended yet."""
+        count, after = 0, None
+        statuses = ("pending", "running", "suspended", "paused", "cancelling")
+        while True:
+            rows = await self.store.find(FindRuns(workflow=workflow, status=statuses, limit=1000, after=after))
+            count += len(rows)
+            if len(rows) < 1000:
+                return count
+            after = rows[-1].id
+
+    async def holds(self) -> list[Hold]:
+        """What is in maintenance or being drained."""
+        return await self.store.rows(Holds())
+
+    async def dead(self, limit: int = 100) -> list[Work]:
+        """Dead letters, oldest first."""
+        return await self.store.dead(limit)
+
+    async def replay_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
+        """Give a dead letter a new attempt."""
+        answer = await self.coordinator.submit(ReattemptNode(run=run_id, node=node, by=by))
+        return bool(answer.changed)
+
+    async def discard_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
+        """Close a dead letter for good; its run fails."""
+        answer = await self.coordinator.submit(DiscardDead(run=run_id, node=node, by=by))
+        return bool(answer.changed)
+
+    async def prune(self, *, older_than_seconds: float, on_batch: Callable[[int], None] | None = None) -> int:
+        """Delete runs that ended longer ago than this, in small batches; how many."""
+        if older_than_seconds < 0:
+            raise UsageError(f"older_than_seconds is {older_than_seconds}", hint="give an age of 0 or more")
+        before = self.store.now() - int(older_than_seconds * 1e6)
+        total = 0
+        while True:
+            count = await self.store.prune(before, PRUNE_BATCH)
+            total += count
+            if on_batch is not None:
+                on_batch(total)
+            if count < PRUNE_BATCH:
+                return total
+            await asyncio.sleep(0)  # let others commit in between
+
+    async def doctor(self) -> list[Finding]:
+        """Whether the store is healthy."""
+        return await self.store.doctor()
+
+    # -- inside
+
+    def known_exception(self, qualified: str) -> type[BaseException] | None:
+        """An exception class by its qualified name, if its module is loaded: nothing is imported from stored data."""
+        module, _, name = qualified.rpartition(".")
+        found = getattr(sys.modules.get(module), name, None)
+        return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+    def _count(self, commit: Commit) -> None:
+        metrics = self.metrics
+        metrics.count(t.BATCHES)
+        metrics.observe(t.BATCH_SIZE, len(commit.pairs))
+        metrics.observe(t.COMMIT_SECONDS, commit.seconds)
+        for operation, result in commit.pairs:
+            if isinstance(result, BaseException):
+                metrics.count(t.REFUSED_OPERATIONS)
+            elif isinstance(operation, CompleteWork):
+                metrics.count(t.COMPLETIONS)
+            elif isinstance(operation, FailWork):
+                metrics.count(t.TIMEOUTS if operation.timed_out else t.FAILURES)
+                if operation.retryable:
+                    metrics.count(t.RETRIES)
+            elif isinstance(operation, LapseWork):
+                metrics.count(t.LEASE_LOSSES)
+            elif isinstance(operation, KillWork | BuryUnknown):
+                metrics.count(t.DEAD_LETTERS)
+
+
+def run(workflow: Any, /, *args: Any, key: str | None = None, timeout: float | None = None, **options: Any) -> Any:
+    """Start, work and wait, in one call: for scripts.
+
+    The state is in `holdfast.db` in the current directory, or where HOLDFAST_URL says. Running it again
+    with the same key goes on where it stopped, or returns the stored result.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise UsageError(
+            "hf.run was called inside a running event loop (Jupyter has one, and so has every async function)",
+            hint="write: async with hf.Engine() as engine, engine.worker(): await engine.run(…)",
+        )
+
+    async def main() -> Any:
+        engine = Engine()
+        async with engine, engine.worker():
+            return await engine.run(workflow, *args, key=key, timeout=timeout, **options)
+
+    return asyncio.run(main())
+
+
+def _checked_text(text: str | None, what: str) -> str | None:
+    if text is None:
+        return None
+    if not isinstance(text, str) or not text or len(text.encode("utf-8", "surrogatepass")) > KEY_LIMIT:
+        raise UsageError(f"{what} is {str(text)[:40]!r}", hint=f"give a text of 1 to {KEY_LIMIT} bytes")
+    if not text.isprintable():
+        raise UsageError(f"{what} {text!r} has characters that cannot be printed", hint="use printable characters only")
+    return text
+
+
+def _checked_tags(tags: Mapping[str, str] | None) -> str:
+    if not tags:
+        return "{}"
+    for name, value in tags.items():
+        _checked_text(name, "a tag's name")
+        if not isinstance(value, str):
+            raise UsageError(f"tag {name} is {value!r}", hint="tags are texts: write str(value)")
+        _checked_text(value or None, f"tag {name}")
+    return json.dumps(dict(sorted(tags.items())), ensure_ascii=False, separators=(",", ":"))
+
+
+def _microseconds(at: datetime) -> int:
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise UsageError(
+            f"{at!r} has no time zone", hint="give an aware datetime, for example datetime.now(UTC) + timedelta(hours=1)"
+        )
+    return int(at.timestamp() * 1_000_000)
+
+
+def _workflow_name(workflow: Any) -> str | None:
+    if workflow is None or isinstance(workflow, str):
+        return workflow
+    if isinstance(workflow, Action):
+        return workflow.name
+    if isinstance(workflow, type) and issubclass(workflow, Dag):
+        return workflow.__holdfast__.name
+    raise UsageError(f"{workflow!r} is no workflow", hint="give its name, its Dag class or its action")
+
+
+def _info(row: Run) -> RunInfo:
+    return RunInfo(
+        id=row.id,
+        workflow=row.workflow,
+        key=row.key,
+        status=row.status,
+        queue=row.queue,
+        priority=row.priority,
+        tags=json.loads(row.tags),
+        reason=row.reason,
+        created_at=datetime.fromtimestamp(row.created / 1e6, UTC),
+        finished_at=None if row.finished is None else datetime.fromtimestamp(row.finished / 1e6, UTC),
+    )

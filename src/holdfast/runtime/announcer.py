@@ -1,0 +1,48 @@
+"""Hints to other processes, coalesced and outside the transactions they are about."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from holdfast.coordinator import Commit
+from holdfast.core.errors import StoreError
+from holdfast.store.contract import Store
+
+log = logging.getLogger("holdfast.engine")
+
+PAUSE_SECONDS = 0.005
+WORK, ENDED = "work", "ended"
+
+
+class Announcer:
+    """Tells other processes that there is work, or that a run has ended. Losing a hint costs them a poll."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._pending: set[str] = set()
+        self._sender: asyncio.Task[None] | None = None
+
+    def on_commit(self, commit: Commit) -> None:
+        if commit.ready_queues():
+            self._pending.add(WORK)
+        if commit.ended_runs():
+            self._pending.add(ENDED)
+        if self._pending and (self._sender is None or self._sender.done()):
+            self._sender = asyncio.get_running_loop().create_task(self._send(), name="holdfast-announcer")
+
+    async def _send(self) -> None:
+        while self._pending:
+            channels, self._pending = frozenset(self._pending), set()
+            try:
+                await self._store.announce(channels)
+            except StoreError as error:
+                log.debug("an announcement was lost: %s", error)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def close(self) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sender

@@ -1,0 +1,310 @@
+"""One attempt: run the user's code where it belongs, within its time, and say what came of it.
+
+User code always runs outside any transaction, and its outcome comes back as an operation. The one
+exception is a transactional action: it runs inside a transaction of its own, and its result is decided
+and written in that same transaction, with the run locked last, so its writes and its result commit
+together or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.authoring.context import Context, entered
+from holdfast.coordinator import Coordinator
+from holdfast.core import failpoints
+from holdfast.core.codec import encode_error
+from holdfast.core.errors import HoldfastError, StoreUnavailable
+from holdfast.core.operations import (
+    RECORDED,
+    CompleteWork,
+    FailWork,
+    KillWork,
+    Offer,
+    Operation,
+    ReleaseWork,
+    Settled,
+)
+from holdfast.core.rows import Run, Work
+from holdfast.core.seams import Clock
+from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.invocation import Invocation, invocation_of
+from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
+from holdfast.runtime.threads import ThreadSlots
+from holdfast.store.contract import Conflict, Store
+
+log = logging.getLogger("holdfast.worker")
+
+
+class LeaseLost(Exception):
+    """This worker may not settle the item any more."""
+
+
+class _RollBack(Exception):
+    """Leave a user's transaction without committing; what happened is kept beside it."""
+
+
+class TimedOut(TimeoutError):
+    """An attempt took longer than its timeout."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """An item that is running here."""
+
+    work: Work
+    run: Run
+    stop_requested: bool = False  # the run was cancelled, or the lease is lost
+    notes: list[str] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return (self.work.run, self.work.node, self.work.attempt)
+
+
+class AttemptRunner:
+    """Runs attempts for a worker."""
+
+    def __init__(
+        self,
+        *,
+        worker: str,
+        store: Store,
+        coordinator: Coordinator,
+        definitions: RegistryDefinitions,
+        clock: Clock,
+        threads: ThreadSlots,
+        processes: ProcessSlots,
+        heartbeat: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._worker = worker
+        self._store = store
+        self._coordinator = coordinator
+        self._definitions = definitions
+        self._clock = clock
+        self._threads = threads
+        self._processes = processes
+        self._heartbeat = heartbeat
+
+    async def run(self, attempt: Attempt, offer: Callable[[], Offer | None]) -> Settled:
+        """Run it and settle it."""
+        work = attempt.work
+        try:
+            invocation = invocation_of(self._definitions, work, attempt.run)
+        except Exception as error:
+            log.error("%s cannot be run and becomes a dead letter: %s", _named(work), error, extra=_keys(work))
+            return await self._submit(_kill(work, error))
+        if failpoints.armed:
+            await failpoints.reach("action.before")
+        if invocation.transactional:
+            return await self._run_in_transaction(attempt, invocation, offer)
+        started = self._clock.monotonic()
+        operation: Operation
+        try:
+            result = await self._call(attempt, invocation, self._context(attempt, invocation))
+            operation = self._completed(attempt, result, started, offer())
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            operation = self._failed(attempt, invocation, error, started)
+        if failpoints.armed:
+            await failpoints.reach("action.after")
+        return await self._submit(operation)
+
+    async def _submit(self, operation: Operation) -> Settled:
+        settled: Settled = await self._coordinator.submit(operation)
+        return settled
+
+    # -- calling user code
+
+    async def _call(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
+        """The encoded result; raises what the code raised, or TimedOut."""
+        remaining = self._remaining_seconds(attempt.work)
+        if remaining is None:
+            return await self._call_here(attempt, invocation, context)
+        try:
+            async with asyncio.timeout(max(0.0, remaining)) as limit:
+                return await self._call_here(attempt, invocation, context)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            attempt.stop_requested = True
+            seconds = (attempt.work.timeout or 0) / 1e6
+            raise TimedOut(f"{_named(attempt.work)} took longer than its timeout of {seconds:g} s") from error
+
+    async def _call_here(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
+        if invocation.isolation == "process" and invocation.action is not None:
+            return await self._call_process(attempt, invocation)
+        if invocation.is_async:
+            with entered(context):
+                value = await invocation.call()
+        else:
+            value = await self._threads.run(_in_context, context, invocation.call)
+            if inspect.isawaitable(value):
+                with entered(context):
+                    value = await value
+        return invocation.encode(value)
+
+    async def _call_process(self, attempt: Attempt, invocation: Invocation) -> bytes:
+        work, action = attempt.work, invocation.action
+        assert action is not None
+        fn = action.fn
+        call = work.payload if work.payload is not None else attempt.run.input
+        codec = work.codec if work.payload is not None else attempt.run.codec
+        context = invocation.context(self._worker)
+        return await self._processes.run(
+            f"{fn.__module__}:{fn.__qualname__}",
+            call,
+            codec,
+            {
+                "run_id": work.run,
+                "workflow_name": work.workflow,
+                "node": work.node,
+                "attempt": work.attempt,
+                "idempotency_key": context.idempotency_key,
+                "worker": self._worker,
+            },
+        )
+
+    def _context(self, attempt: Attempt, invocation: Invocation, tx: Any = None) -> Context:
+        async def heartbeat() -> None:
+            await self._heartbeat()
+            if attempt.stop_requested:
+                raise LeaseLost(f"{_named(attempt.work)} lost its lease or its run was cancelled: stop here")
+
+        return invocation.context(
+            self._worker,
+            tx=tx,
+            on_heartbeat=heartbeat,
+            on_note=attempt.notes.append,
+            is_cancelled=lambda: attempt.stop_requested,
+        )
+
+    def _remaining_seconds(self, work: Work) -> float | None:
+        """I5: the deadline is counted from the start that the database stamped."""
+        if work.timeout is None:
+            return None
+        return ((work.started or self._store.now()) + work.timeout - self._store.now()) / 1e6
+
+    # -- what came of it
+
+    def _completed(self, attempt: Attempt, result: bytes, started: float, offer: Offer | None) -> CompleteWork:
+        work = attempt.work
+        return CompleteWork(
+            run=work.run,
+            node=work.node,
+            attempt=work.attempt,
+            token=work.token,
+            result=result,
+            outcome=self._outcome(attempt, started),
+            offer=offer,
+        )
+
+    def _failed(self, attempt: Attempt, invocation: Invocation, error: Exception, started: float) -> Operation:
+        work, retry = attempt.work, invocation.retry
+        timed_out = isinstance(error, TimedOut)
+        if isinstance(error, ProcessDied):
+            error = RuntimeError(f"the process that ran {_named(work)} died: {error}")
+        record = error.error if isinstance(error, RemoteFailure) else encode_error(error, earlier=work.error)
+        retryable = timed_out or isinstance(error, RemoteFailure) or retry.allows(error)
+        if isinstance(error, RemoteFailure):
+            retryable = retry.allows(error.to_exception())
+        return FailWork(
+            run=work.run,
+            node=work.node,
+            attempt=work.attempt,
+            token=work.token,
+            error=record,
+            outcome=self._outcome(attempt, started),
+            timed_out=timed_out,
+            retryable=retryable,
+            attempts=retry.attempts,
+            base_seconds=retry.base,
+            cap_seconds=retry.cap,
+        )
+
+    def _outcome(self, attempt: Attempt, started: float) -> bytes:
+        outcome: dict[str, Any] = {"wall_seconds": round(self._clock.monotonic() - started, 6)}
+        if attempt.notes:
+            outcome["notes"] = attempt.notes
+        return msgspec.json.encode(outcome)
+
+    # -- transactional actions
+
+    async def _run_in_transaction(
+        self, attempt: Attempt, invocation: Invocation, offer: Callable[[], Offer | None]
+    ) -> Settled:
+        """G3: writes and result in one commit. A lost race rolls both back, so running it again is safe."""
+        started = self._clock.monotonic()
+        while True:
+            failure: Exception | None = None
+            settled: Settled | None = None
+            try:
+                async with self._store.transaction(user=True) as tx:
+                    try:
+                        context = self._context(attempt, invocation, tx.user)
+                        result = await self._call(attempt, invocation, context)
+                    except Exception as error:
+                        failure = error
+                        raise _RollBack from None
+                    batch = [self._coordinator.prepare(self._completed(attempt, result, started, offer()))]
+                    view, changes, _ = await self._coordinator.decide_in(tx, batch)
+                    if batch[0].error is not None:
+                        failure = batch[0].error if isinstance(batch[0].error, Exception) else None
+                        raise _RollBack
+                    settled = batch[0].result
+                    if settled is None or settled.verdict != RECORDED:
+                        raise _RollBack  # stale: nothing that the action wrote may stay
+                    if failpoints.armed:
+                        await failpoints.reach("action.tx.before_commit")
+                if failpoints.armed:
+                    await failpoints.reach("action.tx.after_commit")
+                self._coordinator.committed(batch, view, changes)
+                return settled
+            except _RollBack:
+                if failure is not None:
+                    return await self._submit(self._failed(attempt, invocation, failure, started))
+                return settled if settled is not None else Settled(verdict="stale")
+            except Conflict:
+                await asyncio.sleep(0)  # someone changed the run: everything was rolled back, run it again
+            except StoreUnavailable:
+                # The commit may have happened or not. If the lease is still ours it has not.
+                return await self._submit(_release(attempt.work))
+            except HoldfastError as error:
+                return await self._submit(self._failed(attempt, invocation, error, started))
+
+
+def _in_context(context: Context, call: Callable[[], Any]) -> Any:
+    with entered(context):
+        return call()
+
+
+def _kill(work: Work, error: Exception) -> KillWork:
+    return KillWork(
+        run=work.run, node=work.node, attempt=work.attempt, token=work.token, error=encode_error(error)
+    )
+
+
+def _release(work: Work) -> ReleaseWork:
+    return ReleaseWork(run=work.run, node=work.node, attempt=work.attempt, token=work.token)
+
+
+def _named(work: Work) -> str:
+    return f"node {work.node} of {work.workflow} (run {work.run}, attempt {work.attempt})"
+
+
+def _keys(work: Work) -> dict[str, Any]:
+    return {"run": work.run, "workflow": work.workflow, "node": work.node, "attempt": work.attempt}
+
+
+release = _release
+named = _named
+log_keys = _keys

@@ -1,0 +1,46 @@
+"""The code of this process, as the kernel and the worker look it up by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.authoring.actions import Action
+from holdfast.authoring.dags import Dag
+from holdfast.authoring.registry import Registry
+from holdfast.authoring.startable import graph_of_action
+from holdfast.core.graph import Graph
+from holdfast.models.dag import method_name
+
+
+class RegistryDefinitions:
+    """Graphs of registered workflows. A class DAG is read from code at each decision (I31)."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._of_actions: dict[Action[..., Any], Graph] = {}
+
+    def graph(self, workflow: str) -> Graph | None:
+        found = self.thing(workflow)
+        if isinstance(found, Action):
+            graph = self._of_actions.get(found)
+            if graph is None:
+                graph = self._of_actions[found] = graph_of_action(found)
+            return graph
+        if isinstance(found, type) and issubclass(found, Dag):
+            return found.compiled_dag()
+        return None
+
+    def thing(self, workflow: str) -> object | None:
+        found: object | None = self.registry.workflows.get(workflow)
+        return found if found is not None else self.registry.actions.get(workflow)
+
+    def known_workflows(self) -> tuple[str, ...]:
+        return tuple(sorted(self.registry.known_workflows()))
+
+    def known_actions(self) -> tuple[str, ...]:
+        """Actions, and the methods of class DAGs under the name that their work carries."""
+        names = set(self.registry.known_actions())
+        for workflow, found in self.registry.workflows.items():
+            if isinstance(found, type) and issubclass(found, Dag):
+                names.update(method_name(workflow, node.id) for node in found.compiled_dag().nodes if node.job is None)
+        return tuple(sorted(names))

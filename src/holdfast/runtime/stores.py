@@ -1,0 +1,69 @@
+"""From a URL to a store. Drivers are imported only when they are asked for."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from urllib.parse import unquote
+
+from holdfast.core.errors import UsageError
+from holdfast.runtime.system import System
+from holdfast.store.contract import Store
+
+DEFAULT_URL = "sqlite:///holdfast.db"
+SCHEMES = ("sqlite", "postgresql", "postgres", "memory")
+
+
+def open_store(url: str, system: System, *, timeout_seconds: float) -> Store:
+    """A store for `sqlite:///file`, `postgresql://…` or `memory://`; not opened yet."""
+    scheme, found, rest = url.partition("://")
+    if not found or scheme not in SCHEMES:
+        close = difflib.get_close_matches(scheme, SCHEMES, n=1)
+        meant = f"did you mean {close[0]}://? " if close else ""
+        raise UsageError(
+            f"{redacted(url)!r} is not a database that Holdfast knows",
+            hint=f"{meant}use sqlite:///app.db, postgresql://user@host/database or memory://",
+        )
+    if scheme == "memory":
+        from holdfast.store.memory import MemoryStore
+
+        return MemoryStore(system.clock)
+    if scheme == "sqlite":
+        from holdfast.store.sqlite import SqliteStore
+
+        return SqliteStore(
+            _sqlite_path(rest, url),
+            clock=system.clock,
+            inline=system.make_inline(),
+            threaded=system.make_threaded("holdfast-sqlite"),
+            sleep=system.sleep,
+            timeout_seconds=timeout_seconds,
+        )
+    try:
+        from holdfast.store.postgres import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise UsageError(
+            "a postgresql:// URL needs the asyncpg driver, which is not installed",
+            hint='pip install "holdfast[postgres]"',
+        ) from None
+    return PostgresStore(url, clock=system.clock, timeout_seconds=timeout_seconds)
+
+
+def _sqlite_path(rest: str, url: str) -> Path:
+    # Three slashes: relative to the current directory; four: absolute.
+    if not rest.startswith("/") or rest == "/":
+        raise UsageError(
+            f"{url!r} names no file", hint="write sqlite:///app.db (this directory) or sqlite:////var/lib/app.db"
+        )
+    return Path(unquote(rest[1:]))
+
+
+def redacted(url: str) -> str:
+    """The URL without its password."""
+    scheme, found, rest = url.partition("://")
+    login, at, host = rest.rpartition("@")
+    if not found or not at or ":" not in login:
+        return url
+    return f"{scheme}://{login.partition(':')[0]}:***@{host}"

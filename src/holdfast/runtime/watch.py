@@ -1,0 +1,97 @@
+"""Waiting for runs: one poller for all waiters of a process, no connection and no thread for any of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from holdfast.coordinator import Commit
+from holdfast.core.errors import StoreError
+from holdfast.core.rows import RUNS, Run
+from holdfast.store.contract import Store
+
+log = logging.getLogger("holdfast.engine")
+
+FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.02, 0.25
+
+
+class Watch:
+    """Tells waiters when a run reaches a state; commits of this process tell at once, others are polled for."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[str, list[tuple[Callable[[Run], bool], asyncio.Future[Run]]]] = {}
+        self._hint = asyncio.Event()
+        self._poller: asyncio.Task[None] | None = None
+
+    def on_commit(self, commit: Commit) -> None:
+        if self._waiting:
+            for run in commit.changes.rows(RUNS):
+                self._tell(run)
+
+    def hint(self) -> None:
+        self._hint.set()
+
+    def _tell(self, run: Run) -> None:
+        waiters = self._waiting.get(run.id)
+        if not waiters:
+            return
+        left = []
+        for wanted, future in waiters:
+            if future.done():
+                continue
+            if wanted(run):
+                future.set_result(run)
+            else:
+                left.append((wanted, future))
+        if left:
+            self._waiting[run.id] = left
+        else:
+            del self._waiting[run.id]
+
+    async def wait(self, run: str, wanted: Callable[[Run], bool], timeout: float | None) -> Run:
+        """The run's row once it is as wanted; TimeoutError when the time is up."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Run] = loop.create_future()
+        self._waiting.setdefault(run, []).append((wanted, future))
+        for row in await self._store.runs([run]):  # after registering: a commit in between is not missed
+            self._tell(row)
+        if not future.done() and self._store.shared and (self._poller is None or self._poller.done()):
+            self._poller = loop.create_task(self._poll(), name="holdfast-watch")
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        finally:
+            future.cancel()
+            waiters = [pair for pair in self._waiting.get(run, ()) if pair[1] is not future]
+            if waiters:
+                self._waiting[run] = waiters
+            else:
+                self._waiting.pop(run, None)
+
+    async def _poll(self) -> None:
+        pause = FIRST_POLL_SECONDS
+        while self._waiting:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hint.wait(), pause)
+                pause = FIRST_POLL_SECONDS
+            self._hint.clear()
+            try:
+                for row in await self._store.runs(list(self._waiting)):
+                    self._tell(row)
+            except StoreError as error:
+                log.debug("polling for results failed: %s", error)
+            pause = min(pause * 1.5, LAST_POLL_SECONDS)
+
+    async def close(self, error: Exception) -> None:
+        if self._poller is not None:
+            self._poller.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._poller
+        for waiters in self._waiting.values():
+            for _, future in waiters:
+                if not future.done():
+                    future.set_exception(error)
+        self._waiting.clear()

@@ -1,0 +1,472 @@
+"""The worker: claims work it knows, keeps its leases, takes over from the dead, and stops politely.
+
+Theory of operation. One task claims, one keeps the worker's row alive, one looks after others (lapsed
+workers, items nobody knows, items leased to us that we do not run). Each item runs in a task; when it
+is settled, work that became ready may come back leased to us in the same commit (hand-over), and the
+same task goes on with it: a chain costs one commit a step and no poll.
+
+Wake-ups are hints (K11): a commit in this process, an announcement of another, a freed slot. The flag is
+cleared *before* the claim, so a hint that comes during it is not lost; and polling alone would suffice.
+
+Losing the database stops nothing but progress: every loop backs off and tries again. Losing the lease
+(our row is gone: someone took over) means that whatever we still run is stale; it is asked to stop, and
+we enroll again under a new id, because an id that others have declared dead must not come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast.coordinator import Commit, Coordinator
+from holdfast.core import failpoints
+from holdfast.core.codec import encode_error
+from holdfast.core.errors import HoldfastError, MissingJob, StoreError
+from holdfast.core.operations import STALE, BuryUnknown, Handed, LapseWork, Offer
+from holdfast.core.rows import LEASED, WORK
+from holdfast.core.seams import Clock, Ids, Randomness
+from holdfast.runtime import telemetry as t
+from holdfast.runtime.attempt import Attempt, AttemptRunner, log_keys, named, release
+from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.processes import ProcessSlots
+from holdfast.runtime.threads import ThreadSlots
+from holdfast.core.settings import Settings
+from holdfast.store.contract import ClaimRequest, Store, WorkerRow
+
+log = logging.getLogger("holdfast.worker")
+
+CLAIM_LIMIT = 200
+HANDOVER_STREAK = 64  # a long chain lets others in after this many steps, when there is a backlog
+BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class Worker:
+    """Claims and runs work in this process until it is stopped."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        coordinator: Coordinator,
+        definitions: RegistryDefinitions,
+        settings: Settings,
+        clock: Clock,
+        ids: Ids,
+        randomness: Randomness,
+        metrics: t.Metrics,
+        queues: tuple[str, ...] = ("default",),
+        concurrency: int = 100,
+    ) -> None:
+        self.queues = queues
+        self.concurrency = concurrency
+        self.id = ids.new()
+        self._ids = ids
+        self._store = store
+        self._coordinator = coordinator
+        self._definitions = definitions
+        self._settings = settings
+        self._clock = clock
+        self._randomness = randomness
+        self._metrics = metrics
+        self._wake = asyncio.Event()
+        self._running: dict[tuple[str, str, int], Attempt] = {}
+        self._reserved = 0
+        self._backlog = False
+        self._stopping = False
+        self._suspects: set[tuple[str, str, int, int]] = set()
+        self._look_now = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+        self._threads = ThreadSlots(settings.threads)
+        self._processes = ProcessSlots(settings.processes)
+        self._runner = self._make_runner()
+        self._last_beat = clock.monotonic()
+        self._next_due: int | None = None
+
+    def _make_runner(self) -> AttemptRunner:
+        return AttemptRunner(
+            worker=self.id,
+            store=self._store,
+            coordinator=self._coordinator,
+            definitions=self._definitions,
+            clock=self._clock,
+            threads=self._threads,
+            processes=self._processes,
+            heartbeat=self._beat_if_due,
+        )
+
+    # -- life
+
+    async def start(self) -> None:
+        """Enroll, take over from workers that are provably dead, and begin to claim."""
+        await self._enroll()
+        with contextlib.suppress(StoreError):
+            await self._take_over()
+        loop = asyncio.get_running_loop()
+        self._coordinator.observers.append(self._on_commit)
+        self._loops = [
+            loop.create_task(self._guarded("claim", self._claim_loop), name="holdfast-claims"),
+            loop.create_task(self._guarded("heartbeat", self._heartbeat_loop), name="holdfast-heartbeat"),
+            loop.create_task(self._guarded("sweep", self._sweep_loop), name="holdfast-sweep"),
+        ]
+        log.info(
+            "worker %s serves %s with %d slots", self.id, ", ".join(self.queues), self.concurrency, extra={"worker": self.id}
+        )
+
+    async def stop(self, grace_seconds: float | None = None) -> None:
+        """Claim nothing more, finish what runs within the grace time, give the rest back."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self._wake.set()
+        grace = self._settings.shutdown_seconds if grace_seconds is None else grace_seconds
+        for loop in self._loops:
+            if loop.get_name() != "holdfast-heartbeat":
+                loop.cancel()
+        tasks = [attempt.task for attempt in self._running.values() if attempt.task is not None]
+        if tasks:
+            log.info("worker %s waits up to %g s for %d items", self.id, grace, len(tasks), extra={"worker": self.id})
+            hurry = asyncio.ensure_future(self._hurry.wait())
+            everything = asyncio.ensure_future(asyncio.wait(tasks))
+            await asyncio.wait([hurry, everything], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+            hurry.cancel()
+            everything.cancel()
+        left = [attempt for attempt in self._running.values() if attempt.task is not None and not attempt.task.done()]
+        for attempt in left:
+            attempt.stop_requested = True
+            assert attempt.task is not None
+            attempt.task.cancel()
+        if left:
+            await asyncio.wait([attempt.task for attempt in left if attempt.task is not None], timeout=5.0)
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        with contextlib.suppress(ValueError):
+            self._coordinator.observers.remove(self._on_commit)
+        with contextlib.suppress(HoldfastError, asyncio.TimeoutError):
+            async with asyncio.timeout(5.0):
+                for work in await self._store.leased_to(self.id):
+                    if failpoints.armed:
+                        await failpoints.reach("release.before")
+                    await self._coordinator.submit(release(work))
+                await self._store.retire(self.id)
+        self._processes.close()
+        self._threads.close(0.0)
+
+    async def hurry(self) -> None:
+        """Do not wait any longer for what is running."""
+        self._hurry.set()
+
+    async def _guarded(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        """A loop that survives whatever happens in it (I8: nothing poisonous ever stops a worker)."""
+        failures = 0
+        while True:
+            before = self._clock.monotonic()
+            try:
+                await loop()
+                return
+            except StoreError as error:
+                if self._clock.monotonic() - before > 10.0:
+                    failures = 0
+                if failures == 0:
+                    log.warning("worker %s: %s; trying again", self.id, error, extra={"worker": self.id})
+                self._metrics.count(t.RECONNECTS)
+            except Exception:
+                log.exception("the %s loop of worker %s failed; going on", name, self.id, extra={"worker": self.id})
+            await asyncio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
+            failures += 1
+
+    async def _enroll(self) -> None:
+        row = WorkerRow(
+            id=self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=self.queues,
+            workflows=self._definitions.known_workflows(),
+            actions=self._definitions.known_actions(),
+            concurrency=self.concurrency,
+        )
+        await self._store.enroll(row, self._settings.lease_seconds)
+        self._last_beat = self._clock.monotonic()
+
+    # -- room
+
+    @property
+    def free(self) -> int:
+        return max(0, self.concurrency - len(self._running) - self._reserved)
+
+    def offer(self, own: int = 0) -> Offer | None:
+        """Room for work that a commit makes ready: the slot of the item that ends, and free ones."""
+        if self._stopping:
+            return None
+        room = own + (0 if self._backlog else self.free)
+        return Offer(worker=self.id, room=room, queues=self.queues) if room > 0 else None
+
+    def reserve(self) -> Offer | None:
+        """One slot for a run that is about to be started here; give it back with `accept`."""
+        if self._stopping or self.free < 1:
+            return None
+        self._reserved += 1
+        return Offer(worker=self.id, room=1, queues=self.queues)
+
+    def accept(self, handed: tuple[Handed, ...]) -> None:
+        """Take what a start handed over, and give the reserved slot back."""
+        self._reserved -= 1
+        for item in handed:
+            self._launch(item)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def look(self) -> None:
+        """Something ended somewhere: look whether it is something that we run."""
+        self._look_now.set()
+
+    # -- claiming
+
+    async def _claim_loop(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
+            claimed = await self._claim_once() if self.free > 0 else 0
+            if claimed and self.free > 0:
+                continue
+            if self._backlog and self.free < max(1, self.concurrency // 10) and self._running:
+                # Slots become free one by one under load; waiting a moment lets one claim serve many.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), self._poll_seconds())
+                await asyncio.sleep(0.001)
+                continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._poll_seconds())
+
+    async def _claim_once(self) -> int:
+        self._next_due = await self._store.promote(self.queues)
+        total = 0
+        full = False
+        for queue in self.queues:
+            limit = min(self.free, CLAIM_LIMIT)
+            if limit < 1:
+                full = True
+                break
+            request = ClaimRequest(
+                worker=self.id,
+                queue=queue,
+                limit=limit,
+                workflows=self._definitions.known_workflows(),
+                actions=self._definitions.known_actions(),
+            )
+            handed = await self._store.claim(request)
+            self._metrics.count(t.CLAIMS)
+            if not handed:
+                continue
+            self._metrics.count(t.CLAIMED_ITEMS, len(handed))
+            full = full or len(handed) == limit
+            self._coordinator.remember(handed)
+            total += len(handed)
+            for item in handed:
+                self._launch(item)
+        self._backlog = full
+        return total
+
+    def _poll_seconds(self) -> float:
+        poll = self._settings.poll_seconds * (0.8 + 0.4 * self._randomness.random())
+        if self._next_due is not None:
+            poll = min(poll, max(0.001, (self._next_due - self._store.now()) / 1e6))
+        return poll
+
+    def _on_commit(self, commit: Commit) -> None:
+        """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""
+        for work in commit.changes.rows(WORK):
+            if work.status == "ready":
+                if work.gate == 0:
+                    if work.queue in self.queues:
+                        self._wake.set()
+                elif self._next_due is None or work.due < self._next_due:
+                    self._wake.set()
+            elif work.status == "cancelled" and work.worker == self.id:
+                self._ask_to_stop(self._running.get((work.run, work.node, work.attempt)))
+
+    # -- running
+
+    def _launch(self, handed: Handed) -> None:
+        attempt = Attempt(handed.work, handed.run)
+        if attempt.key in self._running:
+            return
+        self._running[attempt.key] = attempt
+        attempt.task = asyncio.get_running_loop().create_task(self._run_chain(attempt))
+
+    async def _run_chain(self, attempt: Attempt) -> None:
+        """Run an item, and whatever the commit that settled it handed over to us."""
+        streak = 0
+        following: Attempt | None = attempt
+        while following is not None:
+            attempt, following = following, None
+            try:
+                streak += 1
+                own = 0 if self._backlog and streak >= HANDOVER_STREAK else 1
+                settled = await self._runner.run(attempt, lambda own=own: self.offer(own))  # type: ignore[misc]
+            except asyncio.CancelledError:
+                if not attempt.stop_requested:
+                    self._running.pop(attempt.key, None)
+                    raise
+                settled = None
+            except HoldfastError as error:
+                # The store is gone for too long: our lease runs out and someone else takes the item.
+                log.warning("%s was not settled: %s", named(attempt.work), error, extra=log_keys(attempt.work))
+                settled = None
+            except Exception:
+                log.exception("%s was not settled", named(attempt.work), extra=log_keys(attempt.work))
+                settled = None
+            finally:
+                self._running.pop(attempt.key, None)
+            if settled is None:
+                break
+            if settled.verdict == STALE:
+                self._metrics.count(t.STALE_COMPLETIONS)
+                log.info("a late result of %s was refused", named(attempt.work), extra=log_keys(attempt.work))
+            for number, handed in enumerate(settled.handed):
+                if failpoints.armed:
+                    await failpoints.reach("handover.received")
+                self._metrics.count(t.HANDED_OVER)
+                if number == 0:
+                    following = Attempt(handed.work, handed.run, task=attempt.task)
+                    self._running[following.key] = following
+                else:
+                    self._launch(handed)
+        if self._backlog:
+            self._wake.set()
+
+    def _ask_to_stop(self, attempt: Attempt | None) -> None:
+        if attempt is None or attempt.stop_requested:
+            return
+        attempt.stop_requested = True
+        if attempt.task is not None and attempt.task is not asyncio.current_task():
+            attempt.task.cancel()
+
+    # -- leases
+
+    async def _heartbeat_loop(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease_seconds / 3)
+            await self._beat()
+
+    async def _beat_if_due(self) -> None:
+        if self._clock.monotonic() - self._last_beat > self._settings.lease_seconds / 3:
+            await self._beat()
+
+    async def _beat(self) -> None:
+        try:
+            alive = await self._store.heartbeat(self.id, self._settings.lease_seconds)
+        except StoreError:
+            if self._clock.monotonic() - self._last_beat > self._settings.lease_seconds:
+                self._lose_everything("no heartbeat got through for a whole lease")
+            raise
+        if alive:
+            self._last_beat = self._clock.monotonic()
+            return
+        self._lose_everything("another worker took its leases over")
+        old, self.id = self.id, self._ids.new()
+        self._runner = self._make_runner()
+        await self._enroll()
+        log.warning("worker %s was declared dead and goes on as %s", old, self.id, extra={"worker": self.id})
+
+    def _lose_everything(self, why: str) -> None:
+        for attempt in list(self._running.values()):
+            log.warning("%s lost its lease: %s", named(attempt.work), why, extra=log_keys(attempt.work))
+            self._metrics.count(t.LEASE_LOSSES)
+            self._ask_to_stop(attempt)
+
+    # -- looking after others, and after ourselves
+
+    async def _sweep_loop(self) -> None:
+        rounds = 0
+        while not self._stopping:
+            with contextlib.suppress(TimeoutError):
+                pause = self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random())
+                await asyncio.wait_for(self._look_now.wait(), pause)
+            hinted = self._look_now.is_set()
+            self._look_now.clear()
+            await self._compare_with_store()
+            if hinted:
+                continue
+            await self._take_over()
+            if rounds % 30 == 0:
+                await self._bury_unknown()
+            rounds += 1
+
+    async def _take_over(self) -> None:
+        """Leases of workers that are dead, or whose time ran out, lapse: each is an operation (I6, I7)."""
+        for worker in await self._store.lapsed_workers(self.id):
+            if failpoints.armed:
+                await failpoints.reach("takeover.before")
+            items = await self._store.leased_to(worker)
+            if items:
+                log.warning("worker %s is gone; %d items go on elsewhere", worker, len(items), extra={"worker": worker})
+                self._metrics.count(t.TAKEOVERS)
+            await asyncio.gather(
+                *(
+                    self._coordinator.submit(
+                        LapseWork(
+                            run=work.run,
+                            node=work.node,
+                            attempt=work.attempt,
+                            token=work.token,
+                            lost_limit=self._settings.lost_limit,
+                        )
+                    )
+                    for work in items
+                )
+            )
+            await self._store.retire(worker)
+            if failpoints.armed:
+                await failpoints.reach("takeover.after")
+
+    async def _compare_with_store(self) -> None:
+        """What we run but do not hold is asked to stop; what we hold but do not run is run.
+
+        The second happens after a commit whose answer was lost: work was leased to us and nobody told us.
+        It must be seen twice, because an answer may just be under way.
+        """
+        if not self._store.shared and not self._running:
+            return
+        held = {(w.run, w.node, w.attempt): w for w in await self._store.leased_to(self.id) if w.status == LEASED}
+        for key, attempt in list(self._running.items()):
+            work = held.get(key)
+            if work is None or work.token != attempt.work.token:
+                newest = self._running.get(key)
+                if newest is attempt and (*key, -1) in self._suspects:
+                    self._ask_to_stop(attempt)
+        idle = {(*key, work.token) for key, work in held.items() if key not in self._running}
+        orphans = [held[(run, node, number)] for run, node, number, _ in idle & self._suspects]
+        missing = {(*key, -1) for key in self._running if key not in held}
+        self._suspects = idle | missing
+        if orphans:
+            runs = {run.id: run for run in await self._store.runs([work.run for work in orphans])}
+            for work in orphans:
+                if work.run in runs and (work.run, work.node, work.attempt) not in self._running:
+                    self._launch(Handed(work, runs[work.run]))
+
+    async def _bury_unknown(self) -> None:
+        """I8: work that no live worker has known for long becomes a dead letter that says what to do."""
+        limit = int(self._settings.unknown_after_seconds * 1e6)
+        for work in await self._store.unknown(self._store.now() - limit, 100):
+            error = MissingJob(
+                f"no live worker has known {work.name} of workflow {work.workflow} for "
+                f"{self._settings.unknown_after_seconds:g} s (run {work.run}, node {work.node}, queue {work.queue})",
+                hint="start a worker that imports the module that defines it, or give the new definition aliases=[…] "
+                "with the old name, or cancel the run; then `holdfast dead replay`",
+            )
+            await self._coordinator.submit(
+                BuryUnknown(run=work.run, node=work.node, attempt=work.attempt, error=encode_error(error))
+            )
+
+    # -- for tests and people
+
+    @property
+    def running(self) -> list[dict[str, Any]]:
+        return [{"run": run, "node": node, "attempt": number} for run, node, number in self._running]

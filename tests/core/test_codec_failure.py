@@ -1,0 +1,224 @@
+"""Exceptions as data: always written, readable without their class, rebuilt where that is honest (I3)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.codec import ErrorRecord, decode_error, encode_error
+from holdfast.core.errors import HoldfastError, KeyConflict, RemoteError, UsageError
+
+
+class ShippingError(Exception):
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message, code)
+        self.code = code
+
+
+class Rephrasing(Exception):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no customer called {name}")
+
+
+class Hostile(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no message for you")
+
+
+KNOWN = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in (ShippingError, Rephrasing, Hostile, KeyConflict)}
+
+
+def raised(exc: BaseException) -> BaseException:
+    try:
+        raise exc
+    except BaseException as caught:
+        return caught
+
+
+def test_a_record_tells_type_message_bases_and_traceback() -> None:
+    record = decode_error(encode_error(raised(ShippingError("no route", 7))))
+    assert record.type == "ShippingError"
+    assert record.qualified.endswith("test_codec_failure.ShippingError")
+    assert "no route" in record.message
+    assert record.bases == ("builtins.Exception", "builtins.BaseException")
+    assert "raise exc" in record.traceback
+    assert record.args == ["no route", 7]
+
+
+def test_a_known_exception_is_rebuilt_with_its_attributes() -> None:
+    original = ShippingError("no route", 7)
+    original.carrier = "snail"  # type: ignore[attr-defined]
+    back = decode_error(encode_error(original)).to_exception(KNOWN.get)
+    assert type(back) is ShippingError
+    assert str(back) == str(original)
+    assert vars(back) == {"code": 7, "carrier": "snail"}
+
+
+@pytest.mark.parametrize(
+    "original",
+    [
+        ValueError("x"),
+        KeyError("k"),
+        FileNotFoundError(2, "No such file", "a.txt"),
+        ZeroDivisionError(),
+        TimeoutError("t"),
+    ],
+)
+def test_built_in_exceptions_need_no_registry(original: Exception) -> None:
+    back = decode_error(encode_error(original)).to_exception()
+    assert type(back) is type(original)
+    assert str(back) == str(original)
+
+
+def test_errors_of_our_own_keep_their_hint() -> None:
+    back = decode_error(encode_error(KeyConflict("key k is taken", hint="use k2"))).to_exception(KNOWN.get)
+    assert isinstance(back, KeyConflict)
+    assert back.hint == "use k2"
+
+
+@pytest.mark.parametrize(
+    "original",
+    [
+        Rephrasing("Bob"),  # rebuilding would say: no customer called no customer called Bob
+        ShippingError(object()),  # type: ignore[arg-type]
+        UsageError("a class that is not known here"),
+        KeyboardInterrupt(),
+        SystemExit(2),
+        ExceptionGroup("several", [ValueError()]),
+        UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
+    ],
+)
+def test_what_cannot_be_rebuilt_becomes_a_remote_error(original: BaseException) -> None:
+    record = decode_error(encode_error(raised(original)))
+    back = record.to_exception(KNOWN.get)
+    assert isinstance(back, RemoteError)
+    assert back.type_name == type(original).__name__
+    assert back.remote_message == record.message
+    assert back.traceback == record.traceback
+
+
+def test_a_registry_that_answers_nonsense_or_raises_does_no_harm() -> None:
+    record = decode_error(encode_error(ShippingError("x")))
+
+    def raises(qualified: str) -> type | None:
+        raise RuntimeError(qualified)
+
+    for known in (lambda _: int, lambda _: KeyboardInterrupt, lambda _: None, raises):
+        assert isinstance(record.to_exception(known), RemoteError)
+
+
+def test_a_stored_name_cannot_call_a_built_in_function() -> None:
+    """Whoever can write a row must not be able to choose what is called: only exception classes are built."""
+    for name in ("exec", "print", "object", "SystemExit"):
+        record = ErrorRecord(type=name, qualified=f"builtins.{name}", message="", args=["raise SystemExit"])
+        assert isinstance(record.to_exception(), RemoteError)
+
+
+def test_the_chain_of_causes_is_kept_to_a_depth() -> None:
+    error = ValueError("0")
+    for n in range(1, 20):
+        outer = ValueError(str(n))
+        outer.__cause__ = error
+        error = outer
+    back: BaseException | None = decode_error(encode_error(error)).to_exception()
+    messages = []
+    while back is not None:
+        messages.append(str(back))
+        back = back.__cause__
+    assert messages == ["19", "18", "17", "16", "15", "14"]
+
+
+def test_a_circle_of_causes_ends() -> None:
+    one, two = ValueError("one"), ValueError("two")
+    one.__cause__, two.__cause__ = two, one
+    assert decode_error(encode_error(one)).message == "one"
+
+
+def test_i3_the_final_error_keeps_the_chain_of_attempts() -> None:
+    data: bytes | None = None
+    for n in range(1, 8):
+        data = encode_error(raised(ShippingError(f"attempt {n}")), earlier=data)
+    assert data is not None
+    record = decode_error(data)
+    assert "attempt 7" in record.message
+    assert ["attempt" in link.message for link in record.earlier] == [True] * 6
+    assert [link.message[2:11] for link in record.earlier] == [f"attempt {n}" for n in range(1, 7)]
+    assert [bool(link.traceback) for link in record.earlier] == [False] * 3 + [True] * 3
+    assert all(not link.earlier for link in record.earlier)
+
+
+def test_i3_a_thousand_attempts_with_long_messages_stay_below_a_payload() -> None:
+    data: bytes | None = None
+    for n in range(1000):
+        data = encode_error(ValueError(f"{n} " + "x" * 100_000), earlier=data)
+    assert data is not None
+    assert len(data) < 1_000_000
+    chain = decode_error(data).earlier
+    assert len(chain) == 100
+    assert (chain[0].message[:2], chain[-1].message[:3]) == ("0 ", "998")
+
+
+def test_an_unreadable_earlier_record_does_not_hide_the_new_error() -> None:
+    record = decode_error(encode_error(ValueError("new"), earlier=b"\xff{"))
+    assert record.message == "new"
+    assert "can't be read" in record.earlier[0].message
+
+
+def test_long_texts_lose_their_middle() -> None:
+    record = decode_error(encode_error(raised(ValueError("start" + "x" * 10_000_000 + "end"))))
+    assert len(record.message) <= 8_000
+    assert len(record.traceback) <= 16_000
+    assert record.message.startswith("start")
+    assert record.message.endswith("end")
+    assert "characters left out" in record.message
+
+
+def test_surrogates_in_a_message_are_escaped() -> None:
+    record = decode_error(encode_error(raised(ValueError("bad \ud800 text"))))
+    assert record.message == "bad \\ud800 text"
+    assert isinstance(record.to_exception(), RemoteError)
+
+
+def test_hostile_classes_are_recorded() -> None:
+    class Liar(str):
+        def encode(self, *args: object) -> bytes:
+            raise RuntimeError
+
+    class Worse(Exception):
+        def __str__(self) -> str:
+            return Liar("worse")
+
+        def __reduce__(self) -> str:
+            raise RuntimeError("no")
+
+    assert decode_error(encode_error(raised(Worse({1: object()})))).message == "worse"
+
+    class Exiting(Exception):
+        def __str__(self) -> str:
+            raise SystemExit(3)
+
+    assert "raised SystemExit" in decode_error(encode_error(raised(Exiting()))).message
+    assert "raised RuntimeError" in decode_error(encode_error(raised(Hostile()))).message
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"null", b"\xff", b"[" * 10_000])
+def test_bytes_that_hold_no_record_give_one_that_says_so(data: bytes) -> None:
+    assert decode_error(data).type == "UndecodableError"
+    assert isinstance(decode_error(data).to_exception(), RemoteError)
+
+
+def test_a_record_is_json_that_people_can_read() -> None:
+    seen = json.loads(encode_error(ValueError("x")))
+    assert {"type": "ValueError", "qualified": "builtins.ValueError", "message": "x"}.items() <= seen.items()
+
+
+@given(args=st.lists(st.text(st.characters()) | st.integers() | st.floats() | st.binary() | st.none(), max_size=4))
+def test_any_arguments_can_be_recorded_and_read(args: list[object]) -> None:
+    record = decode_error(encode_error(raised(ValueError(*args))))
+    back = record.to_exception()
+    assert isinstance(back, ValueError | HoldfastError)
+    if isinstance(back, ValueError):
+        assert str(back) == str(ValueError(*args))
