@@ -336,7 +336,8 @@ class Coordinator:
             for need, rows in supplied:
                 view.supply(need, rows)
             # Every missing row of the whole batch is collected before the next load: rounds, not trips.
-            needs = list(dict.fromkeys(need for item in batch if (need := self._decide(view, item)) is not None))
+            missing = [self._decide(view, item) for item in batch]
+            needs = list(dict.fromkeys(need for need in missing if need is not None))
             if not needs:
                 break
         changes = view.changes()

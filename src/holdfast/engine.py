@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Self, TypeVar, TypeVarTuple, overload
 
 import msgspec
@@ -23,7 +22,7 @@ import msgspec
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.registry import Registry, default_registry
-from holdfast.authoring.startable import StartSpec, resolve_start
+from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Commit, Coordinator
 from holdfast.core.errors import EngineClosed, UsageError
 from holdfast.core.operations import (
@@ -33,16 +32,16 @@ from holdfast.core.operations import (
     FailWork,
     KillWork,
     LapseWork,
-    PolicyOverride,
     ReattemptNode,
     SetHold,
     Started,
     StartRun,
 )
 from holdfast.core.queries import Holds
-from holdfast.core.rows import RUN_STATUSES, Hold, Run, Work
+from holdfast.core.rows import Hold, Work
 from holdfast.core.settings import Settings, make_settings
 from holdfast.handle import Handle
+from holdfast.listing import Runs, page_of, question
 from holdfast.models.dag import DagMachine
 from holdfast.models.lifecycle import Lifecycle, decisions
 from holdfast.runtime import telemetry as t
@@ -54,7 +53,8 @@ from holdfast.runtime.system import System, real_system
 from holdfast.runtime.trace import Tracer
 from holdfast.runtime.watch import Watch
 from holdfast.runtime.worker import Worker
-from holdfast.store.contract import FindRuns, Finding, Store, StoreStats, WorkerRow
+from holdfast.start_options import start_operation
+from holdfast.store.contract import Finding, FindRuns, Store, StoreStats, WorkerRow
 
 log = logging.getLogger("holdfast.engine")
 
@@ -62,29 +62,7 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 NO_WORKER_SECONDS = 5.0
-KEY_LIMIT = 255
 PRUNE_BATCH = 200
-
-
-class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in a listing."""
-
-    id: str
-    workflow: str
-    key: str | None
-    status: str
-    queue: str
-    priority: int
-    tags: dict[str, str]
-    reason: str | None
-    created_at: datetime
-    finished_at: datetime | None
-
-
-class Runs(list[RunInfo]):
-    """A page of runs, newest first. `cursor` gives the next page, None after the last."""
-
-    cursor: str | None = None
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,7 +257,7 @@ class Engine:
         if_exists: str = ...,
         tx: Any = ...,
     ) -> Handle[Any]: ...
-    async def start(
+    async def start(  # type: ignore[misc]  # mypy cannot match *Ts with *args
         self,
         workflow: Any,
         /,
@@ -297,8 +275,16 @@ class Engine:
 
         `tx` is a PostgreSQL connection in a transaction of the caller's: the run exists if that commits.
         """
-        operation = self._start_operation(
-            resolve_start(workflow, args, self.registry), key, queue, priority, tags, at, paused, if_exists
+        operation = start_operation(
+            self.system.ids.new(),
+            resolve_start(workflow, args, self.registry),
+            key=key,
+            queue=queue,
+            priority=priority,
+            tags=tags,
+            at=at,
+            paused=paused,
+            if_exists=if_exists,
         )
         if tx is not None:
             return Handle(self, await self._start_in(tx, operation), key)
@@ -315,49 +301,6 @@ class Engine:
             raise
         worker.accept(started.handed)
         return Handle(self, started.run, key)
-
-    def _start_operation(
-        self,
-        spec: StartSpec,
-        key: str | None,
-        queue: str | None,
-        priority: int,
-        tags: Mapping[str, str] | None,
-        at: datetime | None,
-        paused: bool,
-        if_exists: str,
-    ) -> StartRun:
-        if if_exists not in ("same", "restart"):
-            raise UsageError(f"if_exists is {if_exists!r}", hint='use "same" or "restart"')
-        if not isinstance(priority, int) or not -(2**31) <= priority < 2**31:
-            raise UsageError(f"priority is {priority!r}", hint="give an integer of 32 bits; higher runs first")
-        override = None
-        if spec.override is not None:
-            policy = spec.override
-            override = PolicyOverride(
-                timeout_seconds=policy.timeout_seconds,
-                queue=policy.queue,
-                attempts=policy.retry.attempts,
-                base_seconds=policy.retry.base,
-                cap_seconds=policy.retry.cap,
-            )
-        return StartRun(
-            run=self.system.ids.new(),
-            workflow=spec.workflow,
-            model=spec.model,
-            key=_checked_text(key, "key"),
-            input=spec.input,
-            codec=spec.codec,
-            input_digest=spec.input_digest,
-            on_failure=spec.on_failure,
-            queue=_checked_text(queue, "queue") or "default",
-            priority=priority,
-            tags=_checked_tags(tags),
-            due=0 if at is None else _microseconds(at),
-            paused=paused,
-            if_exists=if_exists,
-            override=override,
-        )
 
     async def _start_in(self, connection: Any, operation: StartRun) -> str:
         transaction = self.store.join(connection)
@@ -400,9 +343,13 @@ class Engine:
         task.add_done_callback(self._background.discard)
 
     @overload
-    async def run(self, workflow: Dag, /, *, key: str | None = ..., timeout: float | None = ..., **options: Any) -> None: ...
+    async def run(
+        self, workflow: Dag, /, *, key: str | None = ..., timeout: float | None = ..., **options: Any
+    ) -> None: ...
     @overload
-    async def run(self, workflow: Bound[R], /, *, key: str | None = ..., timeout: float | None = ..., **options: Any) -> R: ...
+    async def run(
+        self, workflow: Bound[R], /, *, key: str | None = ..., timeout: float | None = ..., **options: Any
+    ) -> R: ...
     @overload
     async def run(
         self,
@@ -417,7 +364,7 @@ class Engine:
     async def run(
         self, workflow: str, /, *args: Any, key: str | None = ..., timeout: float | None = ..., **options: Any
     ) -> Any: ...
-    async def run(
+    async def run(  # type: ignore[misc]  # mypy cannot match *Ts with *args
         self, workflow: Any, /, *args: Any, key: str | None = None, timeout: float | None = None, **options: Any
     ) -> Any:
         """Start and wait for the result."""
@@ -430,10 +377,7 @@ class Engine:
         self, *, queues: tuple[str, ...] | list[str] = ("default",), concurrency: int = 100
     ) -> AbstractAsyncContextManager[Worker]:
         """Claim and run work in this process while the context lasts."""
-        if isinstance(queues, str):
-            raise UsageError(f"queues is the text {queues!r}", hint=f"give a list: queues=[{queues!r}]")
-        if not isinstance(concurrency, int) or concurrency < 1:
-            raise UsageError(f"concurrency is {concurrency!r}", hint="give a whole number of 1 or more")
+        _check_worker(queues, concurrency)
         return self._worker(tuple(queues), concurrency)
 
     @asynccontextmanager
@@ -495,8 +439,6 @@ class Engine:
 
     def get(self, run_id: str) -> Handle[Any]:
         """A handle on a run by its id. Awaiting it checks that the run exists."""
-        if not isinstance(run_id, str):
-            raise UsageError(f"a run id is a text, not a {type(run_id).__name__}", hint="give handle.id")
         return Handle(self, run_id)
 
     async def find(
@@ -510,25 +452,8 @@ class Engine:
         after: str | None = None,
     ) -> Runs:
         """Runs that match, newest first; `after` is the cursor of the page before."""
-        wanted = (status,) if isinstance(status, str) else tuple(status or ())
-        for name in wanted:
-            if name not in RUN_STATUSES:
-                raise UsageError(f"there is no run status {name!r}", hint=f"one of {', '.join(RUN_STATUSES)}")
-        if not 1 <= limit <= 10_000:
-            raise UsageError(f"limit is {limit}", hint="ask for 1 to 10000 runs at a time")
-        rows = await self.store.find(
-            FindRuns(
-                workflow=_workflow_name(workflow),
-                status=wanted,
-                tags=tuple(sorted((tags or {}).items())),
-                since=None if since is None else _microseconds(since),
-                limit=limit,
-                after=after,
-            )
-        )
-        page = Runs(_info(row) for row in rows)
-        page.cursor = rows[-1].id if len(rows) == limit else None
-        return page
+        rows = await self.store.find(question(workflow, status, tags, since, limit, after))
+        return page_of(rows, limit)
 
     # -- operating
 
@@ -606,12 +531,6 @@ class Engine:
 
     # -- inside
 
-    def known_exception(self, qualified: str) -> type[BaseException] | None:
-        """An exception class by its qualified name, if its module is loaded: nothing is imported from stored data."""
-        module, _, name = qualified.rpartition(".")
-        found = getattr(sys.modules.get(module), name, None)
-        return found if isinstance(found, type) and issubclass(found, BaseException) else None
-
     def _count(self, commit: Commit) -> None:
         metrics = self.metrics
         metrics.count(t.BATCHES)
@@ -656,55 +575,8 @@ def run(workflow: Any, /, *args: Any, key: str | None = None, timeout: float | N
     return asyncio.run(main())
 
 
-def _checked_text(text: str | None, what: str) -> str | None:
-    if text is None:
-        return None
-    if not isinstance(text, str) or not text or len(text.encode("utf-8", "surrogatepass")) > KEY_LIMIT:
-        raise UsageError(f"{what} is {str(text)[:40]!r}", hint=f"give a text of 1 to {KEY_LIMIT} bytes")
-    if not text.isprintable():
-        raise UsageError(f"{what} {text!r} has characters that cannot be printed", hint="use printable characters only")
-    return text
-
-
-def _checked_tags(tags: Mapping[str, str] | None) -> str:
-    if not tags:
-        return "{}"
-    for name, value in tags.items():
-        _checked_text(name, "a tag's name")
-        if not isinstance(value, str):
-            raise UsageError(f"tag {name} is {value!r}", hint="tags are texts: write str(value)")
-        _checked_text(value or None, f"tag {name}")
-    return json.dumps(dict(sorted(tags.items())), ensure_ascii=False, separators=(",", ":"))
-
-
-def _microseconds(at: datetime) -> int:
-    if not isinstance(at, datetime) or at.tzinfo is None:
-        raise UsageError(
-            f"{at!r} has no time zone", hint="give an aware datetime, for example datetime.now(UTC) + timedelta(hours=1)"
-        )
-    return int(at.timestamp() * 1_000_000)
-
-
-def _workflow_name(workflow: Any) -> str | None:
-    if workflow is None or isinstance(workflow, str):
-        return workflow
-    if isinstance(workflow, Action):
-        return workflow.name
-    if isinstance(workflow, type) and issubclass(workflow, Dag):
-        return workflow.__holdfast__.name
-    raise UsageError(f"{workflow!r} is no workflow", hint="give its name, its Dag class or its action")
-
-
-def _info(row: Run) -> RunInfo:
-    return RunInfo(
-        id=row.id,
-        workflow=row.workflow,
-        key=row.key,
-        status=row.status,
-        queue=row.queue,
-        priority=row.priority,
-        tags=json.loads(row.tags),
-        reason=row.reason,
-        created_at=datetime.fromtimestamp(row.created / 1e6, UTC),
-        finished_at=None if row.finished is None else datetime.fromtimestamp(row.finished / 1e6, UTC),
-    )
+def _check_worker(queues: object, concurrency: object) -> None:
+    if isinstance(queues, str):
+        raise UsageError(f"queues is the text {queues!r}", hint=f"give a list: queues=[{queues!r}]")
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise UsageError(f"concurrency is {concurrency!r}", hint="give a whole number of 1 or more")

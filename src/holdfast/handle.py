@@ -21,7 +21,16 @@ from holdfast.core.errors import (
     UsageError,
 )
 from holdfast.core.graph import Graph
-from holdfast.core.operations import CancelRun, Changed, Operation, PauseRun, ReattemptNode, ResumeRun, RetryRun, SkipNode
+from holdfast.core.operations import (
+    CancelRun,
+    Changed,
+    Operation,
+    PauseRun,
+    ReattemptNode,
+    ResumeRun,
+    RetryRun,
+    SkipNode,
+)
 from holdfast.core.queries import AllWork, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
@@ -37,6 +46,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.explain import Explanation, explain
+from holdfast.runtime.definitions import known_exception
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -136,7 +146,7 @@ class Handle(Generic[R]):
             value: R = self._decoded(row)
             return value
         if row.status == FAILED:
-            cause = None if row.error is None else decode_error(row.error).to_exception(self._engine.known_exception)
+            cause = None if row.error is None else decode_error(row.error).to_exception(known_exception)
             raise RunFailed(
                 f"run {row.id} of {row.workflow} failed: {row.reason or cause}",
                 run_id=row.id,
@@ -145,12 +155,14 @@ class Handle(Generic[R]):
                 hint=f"see `holdfast show {row.id}`; after a fix, `holdfast retry {row.id}` goes on where it stopped",
             ) from cause
         if row.status == CANCELLED:
-            raise RunCancelled(f"run {row.id} of {row.workflow} was cancelled: {row.reason}", run_id=row.id, by=row.reason)
+            raise RunCancelled(
+                f"run {row.id} of {row.workflow} was cancelled: {row.reason}", run_id=row.id, by=row.reason
+            )
         command = f"holdfast resume {row.id}"
         raise RunPaused(
             f"run {row.id} of {row.workflow} is paused: {row.reason}",
             run_id=row.id,
-            reason=row.reason,
+            reason=row.reason or "",
             command=command,
             hint=f"`{command}` goes on, retrying what failed; result(wait_paused=True) waits for that",
         )

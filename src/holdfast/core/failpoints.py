@@ -64,17 +64,22 @@ def disarm() -> None:
     _hook = None
 
 
+def _check(name: str) -> None:
+    if name not in NAMES:
+        raise LookupError(f"failpoint {name} is not registered in {__name__}")
+
+
 def hit(name: str) -> None:
     """Reach a failpoint from code that cannot await."""
     if _hook is not None:
-        assert name in NAMES, name
+        _check(name)
         _hook(name)
 
 
 async def reach(name: str) -> None:
     """Reach a failpoint from async code; the hook may make us wait, which forces an interleaving."""
     if _hook is not None:
-        assert name in NAMES, name
+        _check(name)
         waiting = _hook(name)
         if waiting is not None:
             await waiting

@@ -166,7 +166,19 @@ class RowCache:
 class View:
     """Rows as a batch sees them. `now` is the one time of the whole batch."""
 
-    __slots__ = ("_answers", "_born", "_cache", "_changes", "_log", "_loose", "_presumed", "_touched", "now", "optimistic", "presumes_no_holds")
+    __slots__ = (
+        "_answers",
+        "_born",
+        "_cache",
+        "_changes",
+        "_log",
+        "_loose",
+        "_presumed",
+        "_touched",
+        "now",
+        "optimistic",
+        "presumes_no_holds",
+    )
 
     def __init__(self, cache: RowCache, *, now: int, optimistic: bool) -> None:
         self.now = now
@@ -191,7 +203,8 @@ class View:
             if not isinstance(row, _Missing):
                 found: R | None = row
                 return found
-        return self._committed(table, key)
+        committed: R | None = self._committed(table, key)
+        return committed
 
     def probe(self, table: Table[R], key: Key) -> R | None:
         """Like `get`, but an optimistic View answers None for an unloaded row. On None the caller must insert it."""

@@ -89,8 +89,8 @@ class DagMachine:
         else:
             if work.completed >= work.required:
                 raise ReadinessOverflow(
-                    f"node {node.name} of run {run.id} was counted {work.completed + 1} times, but has {work.required} parents",
-                    hint="this is a bug in Holdfast, or two parents were skipped and completed at once; please report it",
+                    f"node {node.name} of run {run.id} has {work.required} parents and was counted once more",
+                    hint="this operation was undone and nothing else changed; it is a bug in Holdfast, please report it",
                 )
             work = replace(work, completed=work.completed + 1)
             known = True
@@ -110,7 +110,7 @@ class DagMachine:
         if run.gave_up == 0:
             error = NoProgress(
                 f"run {run.id} of {run.workflow} has {run.remaining} nodes left and nothing that could run",
-                hint="the graph changed under the run in a way that leaves these nodes without a parent; see its history",
+                hint="the graph changed under the run and left these nodes without a parent; see its history",
             )
             end_run(view, replace(run, error=encode_error(error)), FAILED, reason=str(error))
         elif run.on_failure == "pause":

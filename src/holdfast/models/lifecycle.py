@@ -95,7 +95,7 @@ class Lifecycle:
             for existing in view.find(RunByKey(op.workflow, op.key)):
                 if existing.input_digest != op.input_digest:
                     raise KeyConflict(
-                        f"key {op.key!r} of {op.workflow} belongs to run {existing.id}, which was started with another input",
+                        f"key {op.key!r} of {op.workflow} belongs to run {existing.id}, which has another input",
                         hint="use another key, or the same input; to start over under this key, wait until that run "
                         'has ended and pass if_exists="restart" with the same input',
                     )
@@ -145,9 +145,7 @@ class Lifecycle:
         if isinstance(held, Settled):
             return held
         run, work = held
-        work = replace(
-            work, status=COMPLETED, result=op.result, error=None, outcome=op.outcome, finished=view.now
-        )
+        work = replace(work, status=COMPLETED, result=op.result, error=None, outcome=op.outcome, finished=view.now)
         view.put(WORK, work)
         run = mark_running(run, view.now)
         handing = Handing(op.offer)
@@ -418,7 +416,8 @@ def _run(view: View, run: str) -> Run:
 
 
 def _must(row: Run | None) -> Run:
-    assert row is not None
+    if row is None:
+        raise LookupError("the run was read by this very operation and cannot be gone")
     return row
 
 

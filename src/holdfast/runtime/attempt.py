@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
+from holdfast.authoring.actions import Action
 from holdfast.authoring.context import Context, entered
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import encode_error
+from holdfast.core.codec import decode_error, encode_error
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.operations import (
     RECORDED,
@@ -34,7 +35,7 @@ from holdfast.core.operations import (
 )
 from holdfast.core.rows import Run, Work
 from holdfast.core.seams import Clock
-from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.definitions import RegistryDefinitions, known_exception
 from holdfast.runtime.invocation import Invocation, invocation_of
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
 from holdfast.runtime.threads import ThreadSlots
@@ -130,8 +131,9 @@ class AttemptRunner:
         remaining = self._remaining_seconds(attempt.work)
         if remaining is None:
             return await self._call_here(attempt, invocation, context)
+        limit = asyncio.timeout(max(0.0, remaining))
         try:
-            async with asyncio.timeout(max(0.0, remaining)) as limit:
+            async with limit:
                 return await self._call_here(attempt, invocation, context)
         except TimeoutError as error:
             if not limit.expired():
@@ -142,7 +144,7 @@ class AttemptRunner:
 
     async def _call_here(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
         if invocation.isolation == "process" and invocation.action is not None:
-            return await self._call_process(attempt, invocation)
+            return await self._call_process(attempt, invocation, invocation.action)
         if invocation.is_async:
             with entered(context):
                 value = await invocation.call()
@@ -153,12 +155,11 @@ class AttemptRunner:
                     value = await value
         return invocation.encode(value)
 
-    async def _call_process(self, attempt: Attempt, invocation: Invocation) -> bytes:
-        work, action = attempt.work, invocation.action
-        assert action is not None
-        fn = action.fn
-        call = work.payload if work.payload is not None else attempt.run.input
-        codec = work.codec if work.payload is not None else attempt.run.codec
+    async def _call_process(self, attempt: Attempt, invocation: Invocation, action: Action[..., Any]) -> bytes:
+        work, fn = attempt.work, action.fn
+        # A job in a DAG has its arguments in the node; an action on its own has them as the run's input.
+        alone = invocation.instance is None
+        call, codec = (attempt.run.input, attempt.run.codec) if alone else (work.payload or b"", work.codec)
         context = invocation.context(self._worker)
         return await self._processes.run(
             f"{fn.__module__}:{fn.__qualname__}",
@@ -213,10 +214,11 @@ class AttemptRunner:
         timed_out = isinstance(error, TimedOut)
         if isinstance(error, ProcessDied):
             error = RuntimeError(f"the process that ran {_named(work)} died: {error}")
-        record = error.error if isinstance(error, RemoteFailure) else encode_error(error, earlier=work.error)
-        retryable = timed_out or isinstance(error, RemoteFailure) or retry.allows(error)
         if isinstance(error, RemoteFailure):
-            retryable = retry.allows(error.to_exception())
+            record, error = error.error, decode_error(error.error).to_exception(known_exception)
+        else:
+            record = encode_error(error, earlier=work.error)
+        retryable = timed_out or retry.allows(error)
         return FailWork(
             run=work.run,
             node=work.node,
@@ -288,9 +290,7 @@ def _in_context(context: Context, call: Callable[[], Any]) -> Any:
 
 
 def _kill(work: Work, error: Exception) -> KillWork:
-    return KillWork(
-        run=work.run, node=work.node, attempt=work.attempt, token=work.token, error=encode_error(error)
-    )
+    return KillWork(run=work.run, node=work.node, attempt=work.attempt, token=work.token, error=encode_error(error))
 
 
 def _release(work: Work) -> ReleaseWork:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from holdfast.authoring.actions import Action
@@ -10,6 +11,13 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.startable import graph_of_action
 from holdfast.core.graph import Graph
 from holdfast.models.dag import method_name
+
+
+def known_exception(qualified: str) -> type[BaseException] | None:
+    """An exception class by its qualified name, if its module is loaded: nothing is imported from stored data."""
+    module, _, name = qualified.rpartition(".")
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
 
 
 class RegistryDefinitions:

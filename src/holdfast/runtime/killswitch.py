@@ -6,7 +6,7 @@ third commit, and checks what the next worker makes of it. Nothing is armed unle
     HOLDFAST_FAILPOINT=NAME:K           SIGKILL to this very process at the K-th hit of NAME, counted from 1
     HOLDFAST_FAILPOINT=NAME:K:raise     raise Crash there, for crashes inside one process
     HOLDFAST_FAILPOINT=NAME:K:pause     stand still there until the file HOLDFAST_FAILPOINT_FILE exists;
-                                        the same name with `.reached` appears when it stands
+                                        the same name with `.reached` appears, holding its pid, when it stands
 """
 
 from __future__ import annotations
@@ -128,6 +128,6 @@ def _do(order: Order, file: str) -> None:
             raise Crash(f"crash at hit {order.hit} of {order.name}, as {VARIABLE} asks")
         case "pause":
             # Blocks the whole loop on purpose: a worker that stands still is what this plays.
-            Path(file + REACHED_SUFFIX).touch()
+            Path(file + REACHED_SUFFIX).write_text(f"{os.getpid()}\n")
             while not Path(file).exists():
                 time.sleep(_LOOK_AGAIN_SECONDS)

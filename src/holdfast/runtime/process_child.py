@@ -241,7 +241,8 @@ def main() -> NoReturn:
     # A service manager sends SIGTERM to all processes of a worker; the worker decides what is still finished. Not
     # SIG_IGN, which programs that user code starts would inherit.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    faulthandler.enable()
+    with suppress(RuntimeError, AttributeError):  # a daemon may have no standard error
+        faulthandler.enable()  # a crash in C then says where in the user's code it happened
     Child(socket.socket(fileno=descriptor)).serve()
 
 

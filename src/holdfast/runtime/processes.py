@@ -266,8 +266,9 @@ class _Child:
             data = await self._loop.sock_recv(self._socket, _RECEIVE_BYTES)
             if not data:
                 return None
-            self._received += data
-        return _decode(frame)
+            self._received.extend(data)
+        message: FromChild = _decode(frame)
+        return message
 
     def kill(self) -> None:
         """SIGKILL to the child and all it started. Harmless when it is gone."""
@@ -360,7 +361,8 @@ class ProcessSlots:
                 await self._end(child)
                 raise
             if answer is not None:
-                self._idle.append(child)
+                if child.exit_code is None:
+                    self._idle.append(child)
                 self._slots.give_back()
                 if isinstance(answer, Failed):
                     raise RemoteFailure(answer.error)

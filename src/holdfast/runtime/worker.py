@@ -30,12 +30,12 @@ from holdfast.core.errors import HoldfastError, MissingJob, StoreError
 from holdfast.core.operations import STALE, BuryUnknown, Handed, LapseWork, Offer
 from holdfast.core.rows import LEASED, WORK
 from holdfast.core.seams import Clock, Ids, Randomness
+from holdfast.core.settings import Settings
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.attempt import Attempt, AttemptRunner, log_keys, named, release
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.threads import ThreadSlots
-from holdfast.core.settings import Settings
 from holdfast.store.contract import ClaimRequest, Store, WorkerRow
 
 log = logging.getLogger("holdfast.worker")
@@ -115,7 +115,11 @@ class Worker:
             loop.create_task(self._guarded("sweep", self._sweep_loop), name="holdfast-sweep"),
         ]
         log.info(
-            "worker %s serves %s with %d slots", self.id, ", ".join(self.queues), self.concurrency, extra={"worker": self.id}
+            "worker %s serves %s with %d slots",
+            self.id,
+            ", ".join(self.queues),
+            self.concurrency,
+            extra={"worker": self.id},
         )
 
     async def stop(self, grace_seconds: float | None = None) -> None:
@@ -138,9 +142,7 @@ class Worker:
             everything.cancel()
         left = [attempt for attempt in self._running.values() if attempt.task is not None and not attempt.task.done()]
         for attempt in left:
-            attempt.stop_requested = True
-            assert attempt.task is not None
-            attempt.task.cancel()
+            self._ask_to_stop(attempt)
         if left:
             await asyncio.wait([attempt.task for attempt in left if attempt.task is not None], timeout=5.0)
         for loop in self._loops:

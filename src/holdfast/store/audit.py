@@ -31,15 +31,17 @@ def sqlite_findings(db: sqlite3.Connection, sql: dict[str, str]) -> list[Finding
             Finding(
                 severity="warning",
                 subject="sqlite",
-                message=f"SQLite {sqlite3.sqlite_version} can corrupt a WAL file when two connections write at the same "
-                "instant; Holdfast's own lock prevents that, but do not write to this file with other programs",
+                message=f"SQLite {sqlite3.sqlite_version} can corrupt a WAL file when two connections write at "
+                "the same instant; Holdfast's own lock prevents that, but do not write to this file with other programs",
             )
         )
     for (verdict,) in db.execute("PRAGMA integrity_check(10)"):
         if verdict != "ok":
             findings.append(Finding(severity="error", subject="file", message=f"integrity check: {verdict}"))
     if db.execute("PRAGMA synchronous").fetchone()[0] < 2:
-        findings.append(Finding(severity="error", subject="file", message="synchronous is not FULL: a power cut may lose commits"))
+        findings.append(
+            Finding(severity="error", subject="file", message="synchronous is not FULL: a power cut may lose commits")
+        )
     findings += contradictions(*(db.execute(sql[name]).fetchall() for name in ("orphans", "miscounted", "overfull")))
     return findings
 
@@ -52,14 +54,16 @@ async def postgres_findings(connection: Any, sql: dict[str, str], pooled: bool) 
             Finding(
                 severity="warning",
                 subject="pooler",
-                message="a pooler in transaction mode stands in between: no notifications, no proof that a worker is dead; "
-                "polls and leases decide",
+                message="a pooler in transaction mode stands in between: no notifications, no proof that a worker is "
+                "dead; polls and leases decide",
             )
         )
     for setting in ("fsync", "synchronous_commit", "full_page_writes"):
         value = await connection.fetchval("SELECT current_setting($1)", setting)
         if value == "off":
-            findings.append(Finding(severity="error", subject=setting, message=f"{setting} is off: a crash may lose commits"))
+            findings.append(
+                Finding(severity="error", subject=setting, message=f"{setting} is off: a crash may lose commits")
+            )
     rows = [await connection.fetch(sql[name]) for name in ("orphans", "miscounted", "overfull")]
     return findings + contradictions(*rows)
 
@@ -81,4 +85,6 @@ def _miscounted(run: str, stored: int, counted: int) -> Finding:
 
 
 def _overfull(run: str, node: str) -> Finding:
-    return Finding(severity="error", subject="work", message=f"node {node} of run {run} was counted more often than it has parents")
+    return Finding(
+        severity="error", subject="work", message=f"node {node} of run {run} was counted more often than it has parents"
+    )

@@ -50,11 +50,7 @@ class WorkerRow(Row, frozen=True, kw_only=True):
 
     def knows(self, work: Work) -> bool:
         """I8: whether this worker would claim the item."""
-        return (
-            work.queue in self.queues
-            and work.workflow in self.workflows
-            and work.name in self.actions
-        )
+        return work.queue in self.queues and work.workflow in self.workflows and work.name in self.actions
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,8 +40,8 @@ from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
     ClaimRequest,
     Conflict,
-    FindRuns,
     Finding,
+    FindRuns,
     Need,
     QueueDepth,
     StoreStats,
@@ -217,11 +217,11 @@ class MemoryStore:
         candidates = (
             work
             for work in self._ready.get(request.queue, {}).values()
-            if work.workflow in request.workflows
-            and work.name in request.actions
-            and not self._is_held(work)
+            if work.workflow in request.workflows and work.name in request.actions and not self._is_held(work)
         )
-        chosen = heapq.nsmallest(request.limit, candidates, key=lambda w: (-w.priority, w.due, w.run, w.node, w.attempt))
+        chosen = heapq.nsmallest(
+            request.limit, candidates, key=lambda w: (-w.priority, w.due, w.run, w.node, w.attempt)
+        )
         handed = []
         for work in chosen:
             leased = replace(

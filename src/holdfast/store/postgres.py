@@ -28,8 +28,8 @@ from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
     ClaimRequest,
     Conflict,
-    FindRuns,
     Finding,
+    FindRuns,
     QueueDepth,
     StoreStats,
     Transaction,
@@ -319,20 +319,23 @@ class PostgresStore:
         if self.connections.pooled:
             return
 
+        async def listen_once() -> None:
+            connection = await self.connections.connect()
+            gone = asyncio.Event()
+            connection.add_termination_listener(lambda _: gone.set())
+            try:
+                with translate():
+                    await connection.add_listener("holdfast", lambda _c, _p, _ch, payload: heard(payload))
+                heard("work")  # whatever was announced while nobody listened
+                heard("ended")
+                await gone.wait()
+            finally:
+                connection.terminate()
+
         async def keep_listening() -> None:
             while True:
                 with suppress(StoreUnavailable, OSError):
-                    connection = await self.connections.connect()
-                    gone = asyncio.Event()
-                    connection.add_termination_listener(lambda _: gone.set())
-                    try:
-                        with translate():
-                            await connection.add_listener("holdfast", lambda _c, _p, _ch, payload: heard(payload))
-                        heard("work")  # whatever was announced while nobody listened
-                        heard("ended")
-                        await gone.wait()
-                    finally:
-                        connection.terminate()
+                    await listen_once()
                 await asyncio.sleep(0.2)
 
         self._listener = asyncio.get_running_loop().create_task(keep_listening(), name="holdfast-listener")

@@ -124,7 +124,7 @@ def translate() -> Iterator[None]:
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         raise NotOurDatabase(
             f"the database has no Holdfast tables: {error}",
-            hint="run `holdfast migrate`, or open the engine, which migrates; check that the URL names the right database",
+            hint="run `holdfast migrate`; check that the URL names the right database",
         ) from error
     except asyncpg.InvalidCatalogNameError as error:
         raise StoreUnavailable(f"there is no such database: {error}", hint="create it, or correct the URL") from error

@@ -30,8 +30,8 @@ from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
     ClaimRequest,
     Conflict,
-    FindRuns,
     Finding,
+    FindRuns,
     Need,
     QueueDepth,
     StoreStats,
@@ -93,7 +93,9 @@ class SqliteStore:
 
     def _connect(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=5.0)
+        db = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=5.0
+        )
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         db.execute("PRAGMA mmap_size=0")
@@ -213,7 +215,9 @@ class SqliteStore:
                 executor = self._threaded
                 taken = await executor.run(lambda: self._lock.lock(self._timeout, self._clock, self._sleep))
                 if not taken:
-                    raise StoreUnavailable(f"{self.path} is locked by another process for more than {self._timeout:g} s")
+                    raise StoreUnavailable(
+                        f"{self.path} is locked by another process for more than {self._timeout:g} s"
+                    )
             try:
                 with translate(self.path):
                     await executor.run(lambda: self.db.execute("BEGIN IMMEDIATE"))
@@ -375,7 +379,9 @@ class SqliteStore:
     async def workers(self) -> list[WorkerRow]:
         rows = await self._read(lambda db: db.execute(self._sql["workers"]).fetchall())
         return [
-            WorkerRow(**dict(zip(WorkerRow.__struct_fields__, [*row[:3], *map(_names, row[3:6]), *row[6:]], strict=True)))
+            WorkerRow(
+                **dict(zip(WorkerRow.__struct_fields__, [*row[:3], *map(_names, row[3:6]), *row[6:]], strict=True))
+            )
             for row in rows
         ]
 

@@ -13,15 +13,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from holdfast.core.seams import Clock
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover - not a POSIX system: leases alone decide, one process at a time
-    fcntl = None  # type: ignore[assignment]
 
-PROVABLE = fcntl is not None
+    _posix: Any = fcntl
+except ImportError:  # pragma: no cover - not a POSIX system: leases alone decide, one process at a time
+    _posix = None
+
+PROVABLE = _posix is not None
 
 
 class FileLock:
@@ -38,11 +41,10 @@ class FileLock:
     def try_lock(self) -> bool:
         """Take the lock if it is free."""
         self.open()
-        if fcntl is None:
+        if _posix is None:
             return True
-        assert self._fd is not None
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _posix.flock(self._fd, _posix.LOCK_EX | _posix.LOCK_NB)
         except BlockingIOError:
             return False
         return True
@@ -59,8 +61,8 @@ class FileLock:
         return True
 
     def unlock(self) -> None:
-        if fcntl is not None and self._fd is not None:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        if _posix is not None and self._fd is not None:
+            _posix.flock(self._fd, _posix.LOCK_UN)
 
     def close(self) -> None:
         if self._fd is not None:

@@ -44,7 +44,7 @@ def check_applied(applied: dict[int, str], dialect: str, where: str) -> None:
         if known[number].checksum != checksum:
             raise NotOurDatabase(
                 f"migration {number:04d}_{known[number].name} in {where} is not the one that this Holdfast ships",
-                hint="the schema was edited by hand or by a development version; restore a backup or start a new database",
+                hint="the schema was edited by hand, or by a development version; restore a backup",
             )
 
 
@@ -112,13 +112,21 @@ def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | Conflict:
             f"{path} is locked by another program: {text}", hint="close the other program's transaction"
         )
     if "readonly" in text or "read-only" in text:
-        return StoreUnavailable(f"{path} cannot be written: {text}", hint="check the file's and the folder's permissions")
+        return StoreUnavailable(
+            f"{path} cannot be written: {text}", hint="check the file's and the folder's permissions"
+        )
     if "disk is full" in text or "full" in text:
-        return StoreUnavailable(f"the disk that holds {path} is full", hint="free some space; work goes on by itself then")
+        return StoreUnavailable(
+            f"the disk that holds {path} is full", hint="free some space; work goes on by itself then"
+        )
     if "not a database" in text or "malformed" in text:
-        return NotOurDatabase(f"{path} is not a healthy SQLite database: {text}", hint="check the path, or restore a backup")
+        return NotOurDatabase(
+            f"{path} is not a healthy SQLite database: {text}", hint="check the path, or restore a backup"
+        )
     if "unable to open" in text:
-        return StoreUnavailable(f"{path} cannot be opened: {text}", hint="check that the folder exists and may be written")
+        return StoreUnavailable(
+            f"{path} cannot be opened: {text}", hint="check that the folder exists and may be written"
+        )
     if "no such table" in text:
         return NotOurDatabase(
             f"{path} has no Holdfast tables: {text}", hint="run `holdfast migrate`, or open the engine, which migrates"

@@ -158,7 +158,7 @@ SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1
 -- Held by the worker's own session: when the process dies, the server frees it.
 SELECT pg_try_advisory_lock(('x' || substr(md5('holdfast-worker:' || $1::text), 1, 16))::bit(64)::bigint)
 -- name: enroll
-INSERT INTO workers ({workers}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $9 + $10)
+INSERT INTO workers ({workers}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::bigint, $9::bigint, $9::bigint + $10::bigint)
 ON CONFLICT (id) DO UPDATE SET provable = excluded.provable, seen = excluded.seen, lease_until = excluded.lease_until
 -- name: heartbeat
 UPDATE workers SET seen = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,

@@ -1,0 +1,93 @@
+"""What `engine.start` was told beside the workflow, checked and turned into an operation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+from holdfast.authoring.startable import StartSpec
+from holdfast.core.errors import UsageError
+from holdfast.core.operations import PolicyOverride, StartRun
+
+TEXT_LIMIT_BYTES = 255
+
+
+def start_operation(
+    run: str,
+    spec: StartSpec,
+    *,
+    key: str | None,
+    queue: str | None,
+    priority: int,
+    tags: Mapping[str, str] | None,
+    at: datetime | None,
+    paused: bool,
+    if_exists: str,
+) -> StartRun:
+    """The start as data; UsageError names the option that does not fit."""
+    if if_exists not in ("same", "restart"):
+        raise UsageError(f"if_exists is {if_exists!r}", hint='use "same" or "restart"')
+    _check_priority(priority)
+    return StartRun(
+        run=run,
+        workflow=spec.workflow,
+        model=spec.model,
+        key=None if key is None else checked_text(key, "key"),
+        input=spec.input,
+        codec=spec.codec,
+        input_digest=spec.input_digest,
+        on_failure=spec.on_failure,
+        queue="default" if queue is None else checked_text(queue, "queue"),
+        priority=priority,
+        tags=_checked_tags(tags),
+        due=0 if at is None else microseconds(at),
+        paused=paused,
+        if_exists=if_exists,
+        override=_override(spec),
+    )
+
+
+def _override(spec: StartSpec) -> PolicyOverride | None:
+    policy = spec.override
+    if policy is None:
+        return None
+    return PolicyOverride(
+        timeout_seconds=policy.timeout_seconds,
+        queue=policy.queue,
+        attempts=policy.retry.attempts,
+        base_seconds=policy.retry.base,
+        cap_seconds=policy.retry.cap,
+    )
+
+
+def _check_priority(priority: object) -> None:
+    if not isinstance(priority, int) or isinstance(priority, bool) or not -(2**31) <= priority < 2**31:
+        raise UsageError(f"priority is {priority!r}", hint="give an integer of 32 bits; higher runs first")
+
+
+def checked_text(text: object, what: str) -> str:
+    """A short printable text, as keys, queues and tags are."""
+    if not isinstance(text, str) or not text or len(text.encode("utf-8", "surrogatepass")) > TEXT_LIMIT_BYTES:
+        raise UsageError(f"{what} is {str(text)[:40]!r}", hint=f"give a text of 1 to {TEXT_LIMIT_BYTES} bytes")
+    if not text.isprintable():
+        raise UsageError(f"{what} {text!r} has characters that cannot be printed", hint="use printable ones only")
+    return text
+
+
+def _checked_tags(tags: Mapping[str, str] | None) -> str:
+    if not tags:
+        return "{}"
+    for name, value in tags.items():
+        checked_text(name, "a tag's name")
+        checked_text(value, f"the value of tag {name}")
+    return json.dumps(dict(sorted(tags.items())), ensure_ascii=False, separators=(",", ":"))
+
+
+def microseconds(at: object) -> int:
+    """An aware datetime as the database counts time."""
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise UsageError(
+            f"{at!r} has no time zone", hint="give an aware datetime, such as datetime.now(UTC) + timedelta(hours=1)"
+        )
+    return int(at.timestamp() * 1_000_000)
