@@ -140,7 +140,7 @@ class Engine:
             store_timeout_seconds=self.settings.store_timeout_seconds,
         )
         self._store, self._coordinator = store, coordinator
-        self._watch = Watch(store)
+        self._watch = Watch(store, coordinator.cache.run_row)
         coordinator.observers += [self._watch.on_commit, self._count]
         if os.environ.get("HOLDFAST_TRACE") == "operations":
             coordinator.observers.append(Tracer(sys.stderr.write).on_commit)

@@ -137,12 +137,14 @@ async def test_a_cancelled_caller_leaves_only_when_its_statement_has_ended() -> 
 async def test_a_timeout_around_a_statement_is_a_timeout_and_nothing_after_it() -> None:
     executor = ThreadExecutor("statements")
     leave = threading.Event()
-    loop = asyncio.get_running_loop()
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0) as limit:
-            loop.call_later(0, leave.set)
+
+    async def impatient() -> None:
+        async with asyncio.timeout(0):
+            asyncio.get_running_loop().call_later(0, leave.set)
             await executor.run(lambda: leave.wait(DEADLINE_SECONDS))
-    assert limit.expired()
+
+    with pytest.raises(TimeoutError):
+        await impatient()
     assert await executor.run(lambda: 1) == 1
     executor.close()
 

@@ -222,8 +222,12 @@ class View:
     def find(self, query: Query) -> list[Any]:
         """All rows that match, this batch's changes included, in the query's order."""
         table = query.table
-        found = dict(self._answer(query))
-        for key, row in self._changes.get(table, {}).items():
+        found = self._answer(query)
+        changed = self._changes.get(table)
+        if not changed and not found:
+            return []
+        found = dict(found)
+        for key, row in (changed or {}).items():
             if row is None or not query.matches(row):
                 found.pop(key, None)
             else:

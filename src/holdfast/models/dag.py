@@ -90,7 +90,7 @@ class DagMachine:
             if work.completed >= work.required:
                 raise ReadinessOverflow(
                     f"node {node.name} of run {run.id} has {work.required} parents and was counted once more",
-                    hint="this operation was undone and nothing else changed; it is a bug in Holdfast, please report it",
+                    hint="this operation was undone and nothing else changed; please report this bug",
                 )
             work = replace(work, completed=work.completed + 1)
             known = True

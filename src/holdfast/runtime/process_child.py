@@ -156,23 +156,25 @@ class Child:
         )
 
     def _module(self, call: Call) -> ModuleType:
-        known = sys.modules.get(call.import_as)
-        if known is not None:
-            return known
-        if call.import_as == SECOND_MAIN and call.file is not None:
-            module = _loaded_from(call.file, SECOND_MAIN)
+        module = sys.modules.get(call.import_as) or _imported(call)
+        if call.module == "__main__" and sys.modules["__main__"] is not module:
             # Code that says `import __main__` means the program, not this file. Dropping the old one would empty it.
             self._old_mains.append(sys.modules["__main__"])
             sys.modules["__main__"] = module
-            return module
-        try:
-            return importlib.import_module(call.import_as)
-        except ModuleNotFoundError as missing:
-            own = f"{call.import_as}.".startswith(f"{missing.name}.")
-            if not own or call.file is None:
-                raise
-            # The parent loaded it from a file that is on nobody's path.
-            return _loaded_from(call.file, call.import_as)
+        return module
+
+
+def _imported(call: Call) -> ModuleType:
+    if call.import_as == SECOND_MAIN and call.file is not None:
+        return _loaded_from(call.file, SECOND_MAIN)
+    try:
+        return importlib.import_module(call.import_as)
+    except ModuleNotFoundError as missing:
+        own = f"{call.import_as}.".startswith(f"{missing.name}.")
+        if not own or call.file is None:
+            raise
+        # The parent loaded it from a file that is on nobody's path.
+        return _loaded_from(call.file, call.import_as)
 
 
 def _adopt(hello: Hello) -> None:

@@ -14,14 +14,15 @@ from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.engine")
 
-FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.02, 0.25
+FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.05, 0.25  # hints come sooner where the store gives them
 
 
 class Watch:
     """Tells waiters when a run reaches a state; commits of this process tell at once, others are polled for."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, peek: Callable[[str], Run | None]) -> None:
         self._store = store
+        self._peek = peek  # the run as this process last committed or read it, if it remembers
         self._waiting: dict[str, list[tuple[Callable[[Run], bool], asyncio.Future[Run]]]] = {}
         self._hint = asyncio.Event()
         self._poller: asyncio.Task[None] | None = None
@@ -56,8 +57,10 @@ class Watch:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Run] = loop.create_future()
         self._waiting.setdefault(run, []).append((wanted, future))
-        for row in await self._store.runs([run]):  # after registering: a commit in between is not missed
-            self._tell(row)
+        known = self._peek(run)
+        if known is None or wanted(known):
+            for row in await self._store.runs([run]):  # after registering: a commit in between is not missed
+                self._tell(row)
         if not future.done() and self._store.shared and (self._poller is None or self._poller.done()):
             self._poller = loop.create_task(self._poll(), name="holdfast-watch")
         try:

@@ -24,7 +24,7 @@ from msgspec.structs import astuple, replace
 from holdfast.core import failpoints
 from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.rows import LEASED, RUNS, History, Run, Work
+from holdfast.core.rows import LEASED, RUNS, WORK, History, Run, Work
 from holdfast.core.seams import Clock, StatementExecutor
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
@@ -47,6 +47,7 @@ T = TypeVar("T")
 
 SLOW_COMMIT_SECONDS = 0.005
 WATCH_SECONDS = 0.02
+_WORK_WIDTH = len(WORK.columns)
 _json = msgspec.json.encode
 
 
@@ -158,7 +159,6 @@ class SqliteStore:
             with translate(self.path):
                 if not own:
                     return call(self.db)
-                started = self._clock.monotonic()
                 self.db.execute("BEGIN IMMEDIATE")
                 try:
                     result = call(self.db)
@@ -167,7 +167,6 @@ class SqliteStore:
                     if self.db.in_transaction:
                         self.db.execute("ROLLBACK")
                     raise
-                self._note_speed(self._clock.monotonic() - started)
                 return result
         finally:
             self._lock.unlock()
@@ -175,7 +174,9 @@ class SqliteStore:
     def _commit(self) -> None:
         if failpoints.armed:
             failpoints.hit("flush.before_commit")
+        started = self._clock.monotonic()
         self.db.execute("COMMIT")
+        self._note_speed(self._clock.monotonic() - started)
         if failpoints.armed:
             failpoints.hit("flush.after_commit")
 
@@ -250,8 +251,9 @@ class SqliteStore:
         return [History(*row) for row in rows]
 
     async def runs(self, ids: Sequence[str]) -> list[Run]:
-        found = await self._read(lambda db: [load_rows(db, self._sql, (RUNS, (run,))) for run in ids])
-        return [row for rows in found for row in rows]
+        wanted = _json(list(ids)).decode()
+        rows = await self._read(lambda db: db.execute(self._sql["runs_by_id"], (wanted,)).fetchall())
+        return [Run(*row) for row in rows]
 
     async def find(self, ask: FindRuns) -> list[Run]:
         where, args = ["1 = 1"], []
@@ -295,11 +297,11 @@ class SqliteStore:
             handed = []
             now = self.now()
             for row in db.execute(self._sql["claimable"], names).fetchall():
-                work = Work(*row)
+                work = Work(*row[:_WORK_WIDTH])
                 leased = replace(work, status=LEASED, token=work.token + 1, worker=request.worker, started=now)
-                key = (leased.token, leased.worker, now, work.run, work.node, work.attempt, work.token)
-                db.execute(self._sql["lease"], key)
-                handed.append(Handed(leased, load_rows(db, self._sql, (RUNS, (work.run,)))[0]))
+                handed.append(Handed(leased, Run(*row[_WORK_WIDTH:])))
+            keys = ((h.work.token, h.work.worker, now, h.work.run, h.work.node, h.work.attempt) for h in handed)
+            db.executemany(self._sql["lease"], keys)
             if failpoints.armed:
                 failpoints.hit("claim.before_commit")
             return foreign, handed

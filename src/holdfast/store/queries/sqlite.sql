@@ -34,6 +34,8 @@ DELETE FROM holds WHERE scope = ? AND name = ?
 
 -- name: get_runs
 SELECT {runs} FROM runs WHERE id = ?
+-- name: runs_by_id
+SELECT {runs} FROM runs WHERE id IN (SELECT value FROM json_each(?))
 -- name: get_work
 SELECT {work} FROM work WHERE run = ? AND node = ? AND attempt = ?
 -- name: get_history
@@ -69,7 +71,7 @@ SELECT {history} FROM history WHERE run = ? ORDER BY sequence
 
 -- name: claimable
 -- work_claimable, in its order. Holds are looked at here, so that maintenance stops every claim at once.
-SELECT {work@w} FROM work w INDEXED BY work_claimable
+SELECT {work@w}, {runs@r} FROM work w INDEXED BY work_claimable CROSS JOIN runs r ON r.id = w.run
 WHERE w.queue = ? AND w.status = 'ready' AND w.gate = 0
   AND w.workflow IN (SELECT value FROM json_each(?))
   AND w.name IN (SELECT value FROM json_each(?))
@@ -77,7 +79,7 @@ WHERE w.queue = ? AND w.status = 'ready' AND w.gate = 0
                   OR (h.scope = 'queue' AND h.name = w.queue))
 ORDER BY w.priority DESC, w.due LIMIT ?
 -- name: lease
-UPDATE work SET status = 'leased', token = ?, worker = ?, started = ? WHERE run = ? AND node = ? AND attempt = ? AND token = ?
+UPDATE work SET status = 'leased', token = ?, worker = ?, started = ? WHERE run = ? AND node = ? AND attempt = ?
 
 -- name: promote
 -- work_delayed
