@@ -64,13 +64,13 @@ class BlockingEngine:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def open(self) -> None:
-        """Connect, check that the database is ours, and bring its schema up to date."""
+    def open(self, *, migrate: bool = True) -> None:
+        """Connect, check that the database is ours, and bring its schema up to date unless told to leave it."""
         with self._changing:
             fresh = not self._thread.running
             self._thread.start()
             try:
-                self._thread.run(self._engine.open())
+                self._thread.run(self._engine.open(migrate=migrate))
             except BaseException:
                 if fresh:
                     self._thread.stop()

@@ -14,6 +14,7 @@ from world import Event
 
 import holdfast as hf
 
+Call = tuple[str, str, int]  # run, step, attempt: what the record and the log have in common
 PROMPT_SECONDS = 10.0  # a third of the lease: whoever needs longer has waited for it
 
 
@@ -22,16 +23,21 @@ class Attempt:
     """One attempt as the engine recorded it."""
 
     order: int
+    run: str
     step: str
     number: int
     state: str
+
+    @property
+    def call(self) -> Call:
+        return (self.run, self.step, self.number)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that is known at the end."""
 
-    orders: Mapping[str, int]  # run id -> order number
+    orders: int
     statuses: Mapping[str, str]
     attempts: Sequence[Attempt]
     events: Sequence[Event]
@@ -57,90 +63,83 @@ class Facts:
 async def collect_attempts(handles: Mapping[int, hf.Handle[None]]) -> list[Attempt]:
     """Every attempt of every order, from the engine."""
     return [
-        Attempt(order=order, step=execution.node, number=execution.attempt, state=execution.state)
-        for order, handle in handles.items()
+        Attempt(order=order, run=handle.id, step=execution.node, number=execution.attempt, state=execution.state)
+        for order, handle in list(handles.items())  # a copy: orders may come in meanwhile
         for execution in await handle.step_executions()
     ]
 
 
 def print_executions(console: Console, facts: Facts) -> None:
     """Per step: how often it was executed, and why more than once."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="What ran once, and what ran again", title_justify="left")
+    console.print("[bold]What ran once, and what ran again[/]")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("step")
-    for heading in ("results\nrecorded", "effects\noutside", "executions"):
+    for heading in ("results\nrecorded", "effects\noutside", "executions\n"):
         table.add_column(heading, justify="right")
-    table.add_column("why more executions than results")
-    for step in STEPS:
-        asked = len(facts.events_of("asked", step))
-        refused, lost = len(facts.events_of("refused", step)), _interrupted(facts, step)
-        reasons = [f"{refused} refused by the bank and retried"] * (refused > 0)
-        reasons += [f"{lost} cut off when the worker died"] * (lost > 0)
+    table.add_column("more because\n")
+    for step in (*STEPS, None):
+        asked, refused = len(facts.events_of("asked", step)), len(facts.events_of("refused", step))
+        lost = _interrupted(facts, step)
+        reasons = [f"{refused} refused by the bank"] * (refused > 0) + [f"{lost} cut off by the kill"] * (lost > 0)
+        if step is None:
+            table.add_section()
         table.add_row(
-            step,
+            step or "together",
             str(facts.attempts_in("completed", step)),
             str(len(facts.events_of("done", step))),
             str(asked) if not reasons else f"[yellow]{asked}[/]",
-            ", ".join(reasons),
+            ", ".join(reasons) if step else "",
         )
-    table.add_section()
-    table.add_row(
-        "together",
-        str(facts.attempts_in("completed")),
-        str(len(facts.events_of("done"))),
-        str(len(facts.events_of("asked"))),
-    )
     console.print(table)
 
 
 def print_interrupted(console: Console, facts: Facts) -> None:
     """What was under way when the worker died, and what became of it."""
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, title="What was under way when the worker died", title_justify="left"
-    )
+    console.print("[bold]What was under way when the worker died[/]")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("order", justify="right")
-    for heading in ("step", "how far it had come", "went on after", "the second time"):
+    for heading in ("step", "how far it had come", "again after", "second time"):
         table.add_column(heading)
-    for event in under_way(facts.events, facts.killed_pid):
-        again = [each for each in facts.events if each.key == event.key and each.pid != event.pid]
-        asked = next((each.at for each in again if each.what == "asked"), None)
+    for lost in (each for each in facts.attempts if each.state == "lost"):
+        again = [
+            each
+            for each in facts.events
+            if (each.run, each.step) == (lost.run, lost.step) and each.pid != facts.killed_pid
+        ]
+        asked = next((each.at for each in again if each.what == "asked"), float("inf"))
+        recognised = any(each.what == "known" for each in again)
         table.add_row(
-            str(facts.orders[event.run]),
-            event.step,
-            how_far(facts.events, event),
-            "never" if asked is None else f"{asked - facts.killed_at:.2f} s",
-            "recognised by its key, nothing done twice" if any(each.what == "known" for each in again) else "done",
+            str(lost.order),
+            lost.step,
+            how_far(facts.events, lost.call),
+            f"{asked - facts.killed_at:.2f} s",
+            "known by its key" if recognised else "done",
         )
     console.print(table)
     console.print(
-        f"The new worker did its first thing {facts.first_sign() - facts.restarted_at:.2f} s after it was started. "
-        f"The lease of its predecessor had about {facts.lease_seconds:g} s to go, but a dead process holds no lock "
-        "on its file, and that is proof enough to take its work over at once.",
+        f"The new worker was at work {facts.first_sign() - facts.restarted_at:.2f} s after its start, although the "
+        f"dead one's lease of {facts.lease_seconds:g} s had not run out: a dead process holds no lock on its file, "
+        "and that is proof enough to take its work over.",
         highlight=False,
     )
 
 
-def under_way(events: Sequence[Event], pid: int) -> list[Event]:
-    """The calls that a process had begun and not ended: its `asked` events."""
-    ended = {(each.key, each.attempt) for each in events if each.what in ("answered", "refused")}
-    return [
-        each
-        for each in events
-        if each.pid == pid and each.what == "asked" and (each.key, each.attempt) not in ended
-    ]
-
-
-def how_far(events: Sequence[Event], call: Event) -> str:
-    if any(each.what == "done" and (each.key, each.attempt) == (call.key, call.attempt) for each in events):
+def how_far(events: Sequence[Event], call: Call) -> str:
+    """How far a call had come, as the outside world saw it."""
+    seen = {each.what for each in events if each.call == call}
+    if seen & {"done", "known"}:
         return "done outside, not recorded"
-    return "asked, not done yet"
+    if "refused" in seen:
+        return "refused, not recorded"
+    return "asked, not done yet" if "asked" in seen else "not begun"
 
 
 def verdicts(facts: Facts) -> list[tuple[bool, str]]:
     """Every promise that the demo makes, and whether it was kept."""
-    orders, steps = len(facts.orders), len(STEPS)
+    orders, steps = facts.orders, len(STEPS)
     results = Counter((each.order, each.step) for each in facts.attempts if each.state == "completed")
     effects = Counter(each.key for each in facts.events_of("done"))
-    asked = Counter((each.key, each.attempt) for each in facts.events_of("asked"))
+    asked = Counter(each.call for each in facts.events_of("asked"))
     explained = orders * steps + len(facts.events_of("refused")) + _interrupted(facts)
     went_on = facts.first_sign() - facts.restarted_at
     return [
@@ -174,6 +173,5 @@ def verdicts(facts: Facts) -> list[tuple[bool, str]]:
 
 def _interrupted(facts: Facts, step: str | None = None) -> int:
     """Executions whose attempt the engine recorded as lost. One that was leased and never began is none."""
-    order_of = facts.orders
-    lost = {(each.order, each.step, each.number) for each in facts.attempts if each.state == "lost"}
-    return sum(1 for each in facts.events_of("asked", step) if (order_of[each.run], each.step, each.attempt) in lost)
+    lost = {each.call for each in facts.attempts if each.state == "lost"}
+    return sum(1 for each in facts.events_of("asked", step) if each.call in lost)

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from display import Display, make_display
-from report import Facts, collect_attempts, how_far, print_executions, print_interrupted, under_way, verdicts
+from report import Facts, collect_attempts, how_far, print_executions, print_interrupted, verdicts
 from rich.console import Console
 from shop import STEPS, Order
 from world import FOLDER_VARIABLE, PACE_VARIABLE, read_log
@@ -28,7 +28,8 @@ import holdfast as hf
 
 HERE = Path(__file__).resolve().parent
 KILL_AT = 0.45  # of all steps
-LOOK_SECONDS = 0.02
+ORDER_EVERY_SECONDS = 0.3
+LOOK_SECONDS = 0.1
 PATIENCE_SECONDS = 3.0  # how long the killer waits for a moment that makes a good story
 GIVE_UP_SECONDS = 100.0
 
@@ -86,39 +87,40 @@ def url_of(folder: Path) -> str:
 
 
 async def tell(display: Display, folder: Path, orders: int, pace: float, cleanup: ExitStack) -> Facts:
-    """Start the orders, kill a worker, start another, wait for the end, and collect what is known."""
-    log = folder / "world.jsonl"
-    async with hf.Engine(url_of(folder)) as engine:
-        handles = {number: await start(engine, number) for number in range(1, orders + 1)}
-        display.say(f"[bold]{orders} orders[/] of {len(STEPS)} steps were started. Nobody works on them yet.")
+    """Let orders come in, kill a worker, start another, wait for the end, and collect what is known."""
+    log, total = folder / "world.jsonl", orders * len(STEPS)
+    handles: dict[int, hf.Handle[None]] = {}
+    async with hf.Engine(url_of(folder)) as engine, asyncio.TaskGroup() as tasks:
+        shop = tasks.create_task(take_orders(engine, handles, orders, pace))
+        display.say(f"The shop is open: [bold]{orders} orders[/] of {len(STEPS)} steps will come in.")
 
         first = WorkerProcess(1, folder, pace)
         cleanup.callback(first.stop)
         display.say(f"[bold green]Worker 1[/] is started (process {first.pid}).")
-        await watch(display, handles, first, until=int(KILL_AT * orders * len(STEPS)))
-        await good_moment(log, first)
+        await watch(display, handles, first, until=int(KILL_AT * total))
+        await good_moment(log)
         killed_at = first.kill()
-        events = list(read_log(log))
-        cut_off = under_way(events, first.pid)
+        cut_off = [attempt for attempt in await collect_attempts(handles) if attempt.state == "leased"]
         display.say(f"[bold red]Worker 1 is killed[/] with SIGKILL in the middle of {len(cut_off)} steps:")
-        order_of = {handle.id: number for number, handle in handles.items()}
-        for event in cut_off:
-            display.say(f"    order {order_of[event.run]}, {event.step}: {how_far(events, event)}")
+        events = list(read_log(log))
+        for attempt in cut_off:
+            display.say(f"    order {attempt.order}, {attempt.step}: {how_far(events, attempt.call)}")
 
         second = WorkerProcess(2, folder, pace)
         cleanup.callback(second.stop)
         display.say(f"[bold green]Worker 2[/] is started (process {second.pid}).")
-        await watch(display, handles, second, until=orders * len(STEPS))
+        await watch(display, handles, second, until=total)
+        await shop
         for handle in handles.values():
             await handle.result(timeout=GIVE_UP_SECONDS)
         display.say("Every order is done. Now all of them are started again, under the same keys.")
 
-        before = set(order_of)
+        before = {handle.id for handle in handles.values()}
         again = [(await start(engine, number)).id for number in handles]
         statuses = {handle.id: await handle.status() for handle in handles.values()}
         second.stop()
         return Facts(
-            orders=order_of,
+            orders=orders,
             statuses=statuses,
             attempts=await collect_attempts(handles),
             events=list(read_log(log)),
@@ -132,6 +134,13 @@ async def tell(display: Display, folder: Path, orders: int, pace: float, cleanup
         )
 
 
+async def take_orders(engine: hf.Engine, handles: dict[int, hf.Handle[None]], orders: int, pace: float) -> None:
+    """Customers do not wait for workers: an order is accepted whether one is alive or not."""
+    for number in range(1, orders + 1):
+        handles[number] = await start(engine, number)
+        await asyncio.sleep(ORDER_EVERY_SECONDS * pace)
+
+
 async def start(engine: hf.Engine, number: int) -> hf.Handle[None]:
     return await engine.start(Order(number=number, cents=1000 + 37 * number), key=f"order-{number}")
 
@@ -140,7 +149,7 @@ async def watch(display: Display, handles: dict[int, hf.Handle[None]], worker: W
     """Show the progress until so many steps are recorded."""
     deadline = time.monotonic() + GIVE_UP_SECONDS
     while True:
-        recorded: Counter[str] = Counter({step: 0 for step in STEPS})
+        recorded: Counter[str] = Counter(dict.fromkeys(STEPS, 0))
         for attempt in await collect_attempts(handles):
             recorded[attempt.step] += attempt.state == "completed"
         display.show(recorded)
@@ -149,18 +158,18 @@ async def watch(display: Display, handles: dict[int, hf.Handle[None]], worker: W
         worker.check()
         if time.monotonic() > deadline:
             raise DemoFailed(f"only {recorded.total()} of {until} steps were recorded in {GIVE_UP_SECONDS:g} s")
-        await asyncio.sleep(5 * LOOK_SECONDS)
+        await asyncio.sleep(LOOK_SECONDS)
 
 
-async def good_moment(log: Path, worker: WorkerProcess) -> None:
+async def good_moment(log: Path) -> None:
     """Wait until a card is charged and the answer still under way: the worst moment to die, so the one to show."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        events = list(read_log(log))
-        charges = [event for event in under_way(events, worker.pid) if event.step == "charge_card"]
-        if any(how_far(events, event).startswith("done") for event in charges):
+        charges = [event for event in read_log(log) if event.step == "charge_card"]
+        answered = {event.call for event in charges if event.what == "answered"}
+        if any(event.what == "done" and event.call not in answered for event in charges):
             return
-        await asyncio.sleep(LOOK_SECONDS / 4)
+        await asyncio.sleep(LOOK_SECONDS / 20)
 
 
 def main() -> int:

@@ -37,6 +37,10 @@ class Event:
     key: str
     pid: int
 
+    @property
+    def call(self) -> tuple[str, str, int]:
+        return (self.run, self.step, self.attempt)
+
 
 class World:
     """What others see of our orders."""

@@ -15,7 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import Any, Self, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, overload
 
 import msgspec
 
@@ -55,6 +55,9 @@ from holdfast.runtime.watch import Watch
 from holdfast.runtime.worker import Worker
 from holdfast.start_options import start_operation
 from holdfast.store.contract import Finding, FindRuns, Store, StoreStats, WorkerRow
+
+if TYPE_CHECKING:
+    from holdfast.blocking import BlockingEngine
 
 log = logging.getLogger("holdfast.engine")
 
@@ -116,8 +119,14 @@ class Engine:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def open(self) -> None:
-        """Connect, check that the database is ours, and bring its schema up to date."""
+    def blocking(self) -> BlockingEngine:
+        """This engine for a program without an event loop: the same calls, not awaited, and a plain `with`."""
+        from holdfast.blocking import BlockingEngine  # built on this module, and of use to few
+
+        return BlockingEngine(self)
+
+    async def open(self, *, migrate: bool = True) -> None:
+        """Connect, check that the database is ours, and bring its schema up to date unless told to leave it."""
         if self._coordinator is not None:
             raise UsageError("the engine is open already", hint="open it once and share it in this process")
         store = self._given_store or open_store(
@@ -125,7 +134,8 @@ class Engine:
         )
         try:
             await store.open()
-            await store.migrate()
+            if migrate:
+                await store.migrate()
         except BaseException:
             with contextlib.suppress(Exception):
                 await store.close()
@@ -277,7 +287,7 @@ class Engine:
         """
         operation = start_operation(
             self.system.ids.new(),
-            resolve_start(workflow, args, self.registry),
+            resolve_start(workflow, args, self.registry, self.settings.payload_limit_bytes),
             key=key,
             queue=queue,
             priority=priority,

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from holdfast.core.codec import DEFAULT_CODECS, digest
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, digest
 from holdfast.core.errors import DagError, PayloadRefused, UsageError
 from holdfast.core.graph import known_names
 
@@ -106,10 +106,10 @@ class DagFields:
             for name, default in self._defaults.items()
         }
 
-    def encode(self, values: Mapping[str, Any]) -> bytes:
+    def encode(self, values: Mapping[str, Any], limit: int = DEFAULT_LIMIT_BYTES) -> bytes:
         """The fields as one stored payload."""
         struct = self._struct_type()
-        return DEFAULT_CODECS.encode(struct(**values), struct, where=self._where).data
+        return DEFAULT_CODECS.encode(struct(**values), struct, where=self._where, limit=limit).data
 
     def digest(self, values: Mapping[str, Any]) -> str:
         """Equal for equal fields, also when their dicts are in another order."""
@@ -124,7 +124,9 @@ class DagFields:
     def _checked_value(self, name: str, hint: Any, value: Any) -> Any:
         where = f"field {name!r} of {self._owner.__qualname__}"
         try:
-            return DEFAULT_CODECS.decode(DEFAULT_CODECS.encode(value, hint, where=where).data, hint, where=where)
+            # Without a limit: how much is too much is known to the engine that starts it, and is checked there.
+            data = DEFAULT_CODECS.encode(value, hint, where=where, limit=sys.maxsize).data
+            return DEFAULT_CODECS.decode(data, hint, where=where)
         except PayloadRefused as error:
             raise UsageError(
                 f"{where} is annotated {_shown(hint)} and was given a {type(value).__name__}: {error.message}",

@@ -19,6 +19,7 @@ from holdfast.authoring.dag_chain import ResolvedNode, resolved
 from holdfast.authoring.dag_fields import DagFields
 from holdfast.authoring.dag_nodes import DeclaredNode, JobNode, MethodNode, check_method
 from holdfast.authoring.registry import Definition, Registry, default_registry
+from holdfast.core.codec import DEFAULT_LIMIT_BYTES
 from holdfast.core.errors import DagError, UnknownNode, UsageError
 from holdfast.core.graph import Graph, Node, known_names
 
@@ -209,9 +210,9 @@ class Dag:
         instance.__dict__.update(_definition_of(cls).fields.decode(data, codec))
         return instance
 
-    def encode_fields(self) -> bytes:
-        """The fields as the stored input of a run, for `decode_fields`."""
-        return self.__dag__.fields.encode(self._values())
+    def encode_fields(self, limit: int = DEFAULT_LIMIT_BYTES) -> bytes:
+        """The fields as the stored input of a run, for `decode_fields`; PayloadTooLarge if that is over the limit."""
+        return self.__dag__.fields.encode(self._values(), limit)
 
     def _values(self) -> dict[str, Any]:
         # Not __dict__ itself: a cached property of the user's may live there too.

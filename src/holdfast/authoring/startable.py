@@ -14,7 +14,7 @@ from typing import Any, Literal
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dags import Dag, OnFailure
 from holdfast.authoring.registry import Registry
-from holdfast.core.codec import DEFAULT_CODECS
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES
 from holdfast.core.errors import DagError, UnknownWorkflow, UsageError
 from holdfast.core.graph import Graph, Node, NodePolicy, known_names
 
@@ -45,26 +45,31 @@ class StartSpec:
     override: NodePolicy | None = None
 
 
-def resolve_start(thing: object, args: tuple[Any, ...], registry: Registry) -> StartSpec:
-    """The start of anything startable with these positional arguments; UsageError says what can be started."""
+def resolve_start(
+    thing: object, args: tuple[Any, ...], registry: Registry, limit: int = DEFAULT_LIMIT_BYTES
+) -> StartSpec:
+    """The start of anything startable with these positional arguments; UsageError says what can be started.
+
+    `limit` is the largest input in bytes.
+    """
     if isinstance(thing, str):
-        return _by_name(thing, args, registry)
+        return _by_name(thing, args, registry, limit)
     if isinstance(thing, Dag):
         if args:
             raise UsageError(
                 f"{thing!r} was started with {len(args)} more arguments, but its fields are its input",
                 hint=f"put them into the fields of {type(thing).__qualname__}",
             )
-        return _of_dag(thing, registry)
+        return _of_dag(thing, registry, limit)
     if isinstance(thing, Bound):
         if args:
             raise UsageError(
                 f"action {thing.action.name} was bound to its arguments and started with {len(args)} more",
                 hint="give all of them to bind(…)",
             )
-        return _of_action(thing.action, thing.args, thing.kwargs, registry)
+        return _of_action(thing.action, thing.args, thing.kwargs, registry, limit)
     if isinstance(thing, Action):
-        return _of_action(thing, args, {}, registry)
+        return _of_action(thing, args, {}, registry, limit)
     raise _refusal(thing)
 
 
@@ -73,15 +78,15 @@ def graph_of_action(action: Action[..., Any]) -> Graph:
     return Graph((Node(id=action.name, name=action.name, job=action.name, policy=action.policy),))
 
 
-def _by_name(name: str, args: tuple[Any, ...], registry: Registry) -> StartSpec:
+def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int) -> StartSpec:
     found = registry.startable(name)
     if isinstance(found, Action):
-        return _of_action(found, args, {}, registry)
+        return _of_action(found, args, {}, registry, limit)
     if isinstance(found, type) and issubclass(found, Dag):
         if not args:
-            return _of_dag(found(), registry)
+            return _of_dag(found(), registry, limit)
         if len(args) == 1 and isinstance(args[0], Mapping):
-            return _of_dag(found(**args[0]), registry)
+            return _of_dag(found(**args[0]), registry, limit)
         raise UsageError(
             f"{name} was started by name with {len(args)} positional arguments, but its fields have names",
             hint=f'give one mapping: engine.start({name!r}, {{"field": value}}), or start an instance',
@@ -89,7 +94,7 @@ def _by_name(name: str, args: tuple[Any, ...], registry: Registry) -> StartSpec:
     raise _refusal(found)
 
 
-def _of_dag(instance: Dag, registry: Registry) -> StartSpec:
+def _of_dag(instance: Dag, registry: Registry, limit: int) -> StartSpec:
     cls = type(instance)
     graph = cls.compiled_dag()  # first: a class without nodes is not registered, and this says why
     workflow = cls.__holdfast__.name
@@ -97,7 +102,7 @@ def _of_dag(instance: Dag, registry: Registry) -> StartSpec:
     return StartSpec(
         workflow=workflow,
         model="dag",
-        input=instance.encode_fields(),
+        input=instance.encode_fields(limit),
         input_digest=cls.__dag__.fields.digest({name: getattr(instance, name) for name in cls.__dag__.fields.names}),
         codec=DEFAULT_CODECS.default.tag,
         graph=graph,
@@ -107,12 +112,12 @@ def _of_dag(instance: Dag, registry: Registry) -> StartSpec:
 
 
 def _of_action(
-    action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], registry: Registry
+    action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], registry: Registry, limit: int
 ) -> StartSpec:
     _check_known(action.name, registry)
     action.check_arguments(args, kwargs)
     registered = registry.actions.get(action.name)
-    data = action.call.encode_call(args, kwargs)
+    data = action.call.encode_call(args, kwargs, limit=limit)
     return StartSpec(
         workflow=action.name,
         model="dag",

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core.codec_faithful import plain_fault
+from holdfast.core.codec_faithful import MAX_INT, plain_fault
 from holdfast.core.codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
 from holdfast.core.codec_shape import UNTYPED, Shape, shape_of
 from holdfast.core.errors import PayloadRefused, UsageError
@@ -104,19 +104,20 @@ class CallCodec:
         """The signature of a call, without self."""
         return self._signature
 
-    def encode_call(self, args: Args, kwargs: Mapping[str, object] | None = None) -> bytes:
+    def encode_call(self, args: Args, kwargs: Mapping[str, object] | None = None, *, limit: int | None = None) -> bytes:
         """The call as bytes; UsageError if it does not fit the signature, PayloadRefused if a value can't be stored."""
+        limit = self._limit if limit is None else limit
         bound_args, bound_kwargs = self._bind(args, kwargs or {})
         if not bound_args and not bound_kwargs:
             return b""
         try:
             if self._untyped:
                 document = [list(bound_args), bound_kwargs]
-                return self._codecs.write(document, _ANYTHING, self._where, self._limit, _AROUND)
+                return self._codecs.write(document, _ANYTHING, self._where, limit, _AROUND)
             if self._partly_untyped:
                 self._check_untyped(bound_args, bound_kwargs)
             shape = self._form((len(bound_args), tuple(bound_kwargs)))
-            return self._codecs.write((bound_args, bound_kwargs), shape, self._where, self._limit, _AROUND)
+            return self._codecs.write((bound_args, bound_kwargs), shape, self._where, limit, _AROUND)
         except PayloadRefused as refused:
             self._refuse_by_argument(bound_args, bound_kwargs, refused)
             raise
@@ -145,11 +146,11 @@ class CallCodec:
         )
         return digest(self._codecs.canonical(plain, where=self._where))
 
-    def encode_result(self, value: object) -> bytes:
+    def encode_result(self, value: object, *, limit: int | None = None) -> bytes:
         """The function's result as bytes."""
         if value is None and (self._result.untyped or self._result.exact is type(None)):
             return self._null
-        return self._codecs.write(value, self._result, self._result_where, self._limit)
+        return self._codecs.write(value, self._result, self._result_where, self._limit if limit is None else limit)
 
     def decode_result(self, data: bytes, codec: str | None = None) -> object:
         """The result as the caller is to receive it."""
@@ -211,7 +212,7 @@ class CallCodec:
 
     def _write_alone(self, value: object, shape: Shape, name: str, refused: PayloadRefused) -> None:
         try:
-            self._codecs.write(value, shape, f"argument {name!r} of {self._name}", self._limit)
+            self._codecs.write(value, shape, f"argument {name!r} of {self._name}", MAX_INT)
         except PayloadRefused as exact:
             raise exact from refused.__cause__
 

@@ -100,7 +100,7 @@ class Codecs:
         if len(data) > limit:
             raise PayloadTooLarge(
                 f"{where} is {len(data):,} bytes, over the limit of {limit:,}",
-                hint="store the data elsewhere and pass a reference, or raise the limit of this definition",
+                hint="store the data elsewhere and pass a reference to it, or raise the engine's payload_limit_bytes",
             )
         return data
 

@@ -26,9 +26,15 @@ def hashed(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def ancestry_hash(node: str, attempt: int, parents: list[str]) -> str:
-    """I28: names an attempt together with the very attempts of its parents that it follows."""
-    return hashed(node, str(attempt), *sorted(parents))
+def parents_hash(ancestries: list[str]) -> str:
+    """Names the very attempts of the parents that a node follows, in any order."""
+    return hashed(*sorted(ancestries))
+
+
+def ancestry_hash(node: str, attempt: int, parents: str) -> str:
+    """I28: names an attempt together with all that led to it. `parents` is kept with the row, so that the next
+    attempt of a node can be named without reading its parents again."""
+    return hashed(node, str(attempt), parents)
 
 
 def idempotency_key(workflow: str, run: str, node: str) -> str:

@@ -102,6 +102,7 @@ class Work(Row, frozen=True, gc=False):
     result: bytes | None = None
     error: bytes | None = None
     outcome: bytes | None = None
+    parents: str | None = None  # hash of the parents' attempts that this one follows
     ancestry: str | None = None
     failures: int = 0  # attempts that used the retry budget
     losses: int = 0  # leases lost in a row without anything recorded

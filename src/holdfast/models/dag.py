@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.core.codec import encode_error
 from holdfast.core.errors import MissingJob, NoProgress, ReadinessOverflow
 from holdfast.core.graph import Graph, Node
-from holdfast.core.ids import ancestry_hash
+from holdfast.core.ids import ancestry_hash, parents_hash
 from holdfast.core.operations import PolicyOverride, StartRun
 from holdfast.core.queries import Attempts
 from holdfast.core.rows import (
@@ -34,6 +34,9 @@ from holdfast.core.view import View
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record
 
 
+NO_PARENTS = parents_hash([])
+
+
 class DagMachine:
     """Class DAGs, and an action that runs on its own (a graph of one node)."""
 
@@ -49,7 +52,8 @@ class DagMachine:
                 _item(run, node, required=1, now=view.now),
                 completed=1,
                 due=max(operation.due, view.now),
-                ancestry=ancestry_hash(node.id, 1, []),
+                parents=NO_PARENTS,
+                ancestry=ancestry_hash(node.id, 1, NO_PARENTS),
             )
             if operation.override is not None:
                 work = _overridden(work, run, operation.override)
@@ -95,8 +99,8 @@ class DagMachine:
             work = replace(work, completed=work.completed + 1)
             known = True
         if work.completed == work.required:
-            parents = _parent_hashes(view, run, graph, node, parent)
-            work = replace(work, due=view.now, ancestry=ancestry_hash(node.id, 1, parents))
+            parents = _parents(view, run, node, parent)
+            work = replace(work, due=view.now, parents=parents, ancestry=ancestry_hash(node.id, 1, parents))
             work = make_ready(view, run, work, handing)
             run = replace(run, active=run.active + 1)
         if known:
@@ -168,12 +172,12 @@ def _overridden(work: Work, run: Run, override: PolicyOverride) -> Work:
     )
 
 
-def _parent_hashes(view: View, run: Run, graph: Graph, node: Node, last: Work) -> list[str]:
-    """I28: hashes of the latest satisfied attempt of each parent; a chain needs no lookup."""
+def _parents(view: View, run: Run, node: Node, last: Work) -> str:
+    """I28: a hash over the latest satisfied attempt of each parent; a chain needs no lookup."""
     others = frozenset(parent for parent in node.depends_on if parent != last.node)
     hashes = {last.node: last.ancestry or ""}
     if others:
         for work in view.find(Attempts(run.id, others)):
             if work.status in SATISFIED:
                 hashes[work.node] = work.ancestry or ""
-    return list(hashes.values())
+    return parents_hash(list(hashes.values()))

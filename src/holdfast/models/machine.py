@@ -128,7 +128,7 @@ def new_attempt(view: View, run: Run, before: Work, handing: Handing, *, due: in
         worker=None,
         result=None,
         outcome=None,  # the error stays: it is what the attempt is retried for, and begins the chain (I3)
-        ancestry=ancestry_hash(before.node, before.attempt + 1, _parents_of(before)),
+        ancestry=ancestry_hash(before.node, before.attempt + 1, before.parents or ""),
         due=due,
         failures=failures,
         losses=losses,
@@ -140,12 +140,6 @@ def new_attempt(view: View, run: Run, before: Work, handing: Handing, *, due: in
     run = replace(run, active=run.active + 1)
     view.put(RUNS, run)
     return run
-
-
-def _parents_of(work: Work) -> list[str]:
-    # The parents' hashes are what the ancestry of the last attempt was made of; the attempt before
-    # stands for them, so the chain of attempts is provable without reading the parents again.
-    return [work.ancestry] if work.ancestry is not None else []
 
 
 def record(view: View, run: Run, kind: str, **data: object) -> Run:

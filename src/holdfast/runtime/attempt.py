@@ -21,7 +21,7 @@ from holdfast.authoring.actions import Action
 from holdfast.authoring.context import Context, entered
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import decode_error, encode_error
+from holdfast.core.codec import DEFAULT_LIMIT_BYTES, decode_error, encode_error
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.operations import (
     RECORDED,
@@ -85,6 +85,7 @@ class AttemptRunner:
         threads: ThreadSlots,
         processes: ProcessSlots,
         heartbeat: Callable[[], Awaitable[None]],
+        payload_limit_bytes: int = DEFAULT_LIMIT_BYTES,
     ) -> None:
         self._worker = worker
         self._store = store
@@ -94,12 +95,13 @@ class AttemptRunner:
         self._threads = threads
         self._processes = processes
         self._heartbeat = heartbeat
+        self._payload_limit_bytes = payload_limit_bytes
 
     async def run(self, attempt: Attempt, offer: Callable[[], Offer | None]) -> Settled:
         """Run it and settle it."""
         work = attempt.work
         try:
-            invocation = invocation_of(self._definitions, work, attempt.run)
+            invocation = invocation_of(self._definitions, work, attempt.run, self._payload_limit_bytes)
         except Exception as error:
             log.error("%s cannot be run and becomes a dead letter: %s", _named(work), error, extra=_keys(work))
             return await self._submit(_kill(work, error))
@@ -172,6 +174,7 @@ class AttemptRunner:
                 "attempt": work.attempt,
                 "idempotency_key": context.idempotency_key,
                 "worker": self._worker,
+                "payload_limit_bytes": self._payload_limit_bytes,
             },
         )
 

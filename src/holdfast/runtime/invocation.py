@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -60,7 +61,7 @@ class Invocation:
         )
 
 
-def invocation_of(definitions: RegistryDefinitions, work: Work, run: Run) -> Invocation:
+def invocation_of(definitions: RegistryDefinitions, work: Work, run: Run, result_limit_bytes: int) -> Invocation:
     """Look the code up and decode the arguments. Whatever is raised here makes the item a dead letter (I8)."""
     found = definitions.thing(work.workflow)
     if isinstance(found, Action):
@@ -70,7 +71,7 @@ def invocation_of(definitions: RegistryDefinitions, work: Work, run: Run) -> Inv
             run=run,
             instance=None,
             call=lambda: found.fn(*args, **kwargs),
-            encode=found.call.encode_result,
+            encode=partial(found.call.encode_result, limit=result_limit_bytes),
             retry=_retry(work, found.policy.retry),
             is_async=found.is_async,
             transactional=found.transactional,

@@ -111,7 +111,7 @@ class Child:
             args, kwargs = action.call.decode_call(call.call, call.codec)
             with entered(self._context(call)):
                 value = action.fn(*args, **kwargs)
-            return Done(call.number, action.call.encode_result(value))
+            return Done(call.number, action.call.encode_result(value, limit=call.context.payload_limit_bytes))
         except BaseException as error:  # SystemExit too: it ends the action, not the slot
             record = encode_error(error, earlier=call.earlier)
             if call.module != call.import_as:

@@ -33,7 +33,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.core.codec import ErrorRecord, decode_error
+from holdfast.core.codec import DEFAULT_LIMIT_BYTES, ErrorRecord, decode_error
 from holdfast.core.errors import EngineClosed, RemoteError, RunError, UsageError
 from holdfast.runtime.threads import Slots
 
@@ -121,6 +121,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     idempotency_key: str
     node_id: str = ""
     worker: str = ""
+    payload_limit_bytes: int = DEFAULT_LIMIT_BYTES
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -51,6 +51,12 @@ def open_store(url: str, system: System, *, timeout_seconds: float) -> Store:
     return PostgresStore(url, clock=system.clock, timeout_seconds=timeout_seconds)
 
 
+def sqlite_path(url: str) -> Path | None:
+    """The file that a sqlite:// URL names; None for any other database."""
+    scheme, _, rest = url.partition("://")
+    return _sqlite_path(rest, url) if scheme == "sqlite" else None
+
+
 def _sqlite_path(rest: str, url: str) -> Path:
     # Three slashes: relative to the current directory; four: absolute.
     if not rest.startswith("/") or rest == "/":

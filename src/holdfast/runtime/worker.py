@@ -98,6 +98,7 @@ class Worker:
             threads=self._threads,
             processes=self._processes,
             heartbeat=self._beat_if_due,
+            payload_limit_bytes=self._settings.payload_limit_bytes,
         )
 
     # -- life

@@ -24,7 +24,7 @@ _full = attrgetter(
 )
 _work = attrgetter(
     *("run", "node", "attempt", "status", "completed", "token", "gate", "due", "worker", "result", "error", "outcome"),
-    *("ancestry", "failures", "losses", "started", "finished"),
+    *("parents", "ancestry", "failures", "losses", "started", "finished"),
 )
 _guard = attrgetter("run", "node", "attempt", "token")
 _INSERTS: tuple[tuple[Table[Any], str], ...] = (

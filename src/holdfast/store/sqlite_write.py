@@ -81,6 +81,7 @@ def _work_update(old: Work, new: Work) -> tuple[Any, ...]:
         new.result,
         new.error,
         new.outcome,
+        new.parents,
         new.ancestry,
         new.failures,
         new.losses,

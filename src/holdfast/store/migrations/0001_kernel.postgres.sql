@@ -19,7 +19,7 @@ CREATE TABLE work (
   name text COLLATE "C" NOT NULL, status text COLLATE "C" NOT NULL, required integer NOT NULL, completed integer NOT NULL,
   token bigint NOT NULL, queue text COLLATE "C" NOT NULL, priority integer NOT NULL, gate smallint NOT NULL,
   due bigint NOT NULL, timeout bigint, policy text COLLATE "C", worker text COLLATE "C", payload bytea, codec text COLLATE "C" NOT NULL, result bytea,
-  error bytea, outcome bytea, ancestry text COLLATE "C", failures integer NOT NULL, losses integer NOT NULL,
+  error bytea, outcome bytea, parents text COLLATE "C", ancestry text COLLATE "C", failures integer NOT NULL, losses integer NOT NULL,
   created bigint NOT NULL, started bigint, finished bigint,
   PRIMARY KEY (run, node, attempt)
 );

@@ -18,7 +18,7 @@ CREATE TABLE work (
   name TEXT NOT NULL, status TEXT NOT NULL, required INTEGER NOT NULL, completed INTEGER NOT NULL,
   token INTEGER NOT NULL, queue TEXT NOT NULL, priority INTEGER NOT NULL, gate INTEGER NOT NULL,
   due INTEGER NOT NULL, timeout INTEGER, policy TEXT, worker TEXT, payload BLOB, codec TEXT NOT NULL, result BLOB,
-  error BLOB, outcome BLOB, ancestry TEXT, failures INTEGER NOT NULL, losses INTEGER NOT NULL,
+  error BLOB, outcome BLOB, parents TEXT, ancestry TEXT, failures INTEGER NOT NULL, losses INTEGER NOT NULL,
   created INTEGER NOT NULL, started INTEGER, finished INTEGER,
   PRIMARY KEY (run, node, attempt)
 ) STRICT, WITHOUT ROWID;

@@ -44,17 +44,17 @@ nr AS (INSERT INTO runs ({runs}) SELECT {runs@n} FROM unnest($?::text[], $?::tex
   WHERE (SELECT ok FROM a))
 -- name: flush_work_update
 ut AS (UPDATE work t SET status = u.status, completed = u.completed, token = u.token, gate = u.gate, due = u.due,
-    worker = u.worker, result = u.result, error = u.error, outcome = u.outcome, ancestry = u.ancestry,
+    worker = u.worker, result = u.result, error = u.error, outcome = u.outcome, parents = u.parents, ancestry = u.ancestry,
     failures = u.failures, losses = u.losses, started = u.started, finished = u.finished
   FROM unnest($?::text[], $?::text[], $?::int[], $?::text[], $?::int[], $?::bigint[], $?::smallint[], $?::bigint[], $?::text[],
-    $?::bytea[], $?::bytea[], $?::bytea[], $?::text[], $?::int[], $?::int[], $?::bigint[], $?::bigint[])
-    u(run, node, attempt, status, completed, token, gate, due, worker, result, error, outcome, ancestry, failures, losses,
+    $?::bytea[], $?::bytea[], $?::bytea[], $?::text[], $?::text[], $?::int[], $?::int[], $?::bigint[], $?::bigint[])
+    u(run, node, attempt, status, completed, token, gate, due, worker, result, error, outcome, parents, ancestry, failures, losses,
       started, finished)
   WHERE t.run = u.run AND t.node = u.node AND t.attempt = u.attempt AND (SELECT ok FROM a))
 -- name: flush_work_insert
 nw AS (INSERT INTO work ({work}) SELECT {work@n} FROM unnest($?::text[], $?::text[], $?::int[], $?::text[], $?::text[], $?::text[],
     $?::text[], $?::int[], $?::int[], $?::bigint[], $?::text[], $?::int[], $?::smallint[], $?::bigint[], $?::bigint[], $?::text[],
-    $?::text[], $?::bytea[], $?::text[], $?::bytea[], $?::bytea[], $?::bytea[], $?::text[], $?::int[], $?::int[], $?::bigint[], $?::bigint[],
+    $?::text[], $?::bytea[], $?::text[], $?::bytea[], $?::bytea[], $?::bytea[], $?::text[], $?::text[], $?::int[], $?::int[], $?::bigint[], $?::bigint[],
     $?::bigint[]) n({work})
   WHERE (SELECT ok FROM a))
 -- name: flush_history_insert

@@ -22,7 +22,7 @@ WHERE id = ? AND version = ?
 -- name: update_work
 -- Guarded by the token that the decision saw.
 UPDATE work SET status = ?, completed = ?, token = ?, gate = ?, due = ?, worker = ?, result = ?, error = ?, outcome = ?,
-  ancestry = ?, failures = ?, losses = ?, started = ?, finished = ?
+  parents = ?, ancestry = ?, failures = ?, losses = ?, started = ?, finished = ?
 WHERE run = ? AND node = ? AND attempt = ? AND token = ?
 
 -- name: delete_waits

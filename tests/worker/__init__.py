@@ -1,0 +1,1 @@
+"""The worker's promises, on every store, in this process and in others."""
