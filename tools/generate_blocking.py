@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
@@ -139,7 +140,9 @@ class Module:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.tree = ast.parse(SOURCE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8"))
+        text = SOURCE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+        self.tree = ast.parse(text)
+        self.lines = text.splitlines()
         self.imports: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ImportFrom):
@@ -197,15 +200,11 @@ def blocking(method: FunctionNode, receiver: str) -> ast.FunctionDef:
         docstring = ast.get_docstring(method, clean=True)
         body = [] if docstring is None else [ast.Expr(ast.Constant(indented(kept(docstring))))]
         body += ast.parse(waiting(method, arguments, receiver)).body
-    made = ast.FunctionDef(
-        name=method.name,
-        args=arguments,
-        body=body,
-        decorator_list=[copy.deepcopy(decorator) for decorator in method.decorator_list],
-        returns=copy.deepcopy(method.returns),
-        type_params=[],
-    )
-    made = Renaming().visit(made)
+    made = cast(ast.FunctionDef, ast.parse(f"def {method.name}(): ...").body[0])
+    made.args, made.body = arguments, body
+    made.decorator_list = copy.deepcopy(method.decorator_list)
+    made.returns = copy.deepcopy(method.returns)
+    Renaming().visit(made)
     return ast.fix_missing_locations(made)
 
 
@@ -268,10 +267,20 @@ def generated() -> str:
                 continue
             made = blocking(method, receiver)
             needed |= names_used(made, module)
-            parts.append("\n".join(f"    {line}" if line else "" for line in ast.unparse(made).split("\n")))
+            parts.append("\n".join(f"    {line}" if line else "" for line in written(made, method, module)))
     imports = "\n".join(["from __future__ import annotations", *sorted(set(needed.values()))])
     variables = 'R = TypeVar("R")\nTs = TypeVarTuple("Ts")'
     return formatted("\n".join([HEAD, imports, variables, *parts]))
+
+
+def written(made: ast.FunctionDef, method: FunctionNode, module: Module) -> list[str]:
+    """The lines of a method, with the comment that the checker reads on the line of its `def`."""
+    lines = ast.unparse(made).split("\n")
+    _, found, comment = module.lines[method.lineno - 1].partition("  # type: ignore")
+    if found:
+        start = f"def {made.name}("
+        lines = [line.replace(start, f"{start}{found}{comment}\n", 1) for line in lines]
+    return lines
 
 
 def names_used(method: ast.FunctionDef, module: Module) -> dict[str, str]:

@@ -90,8 +90,8 @@ async def tell(display: Display, folder: Path, orders: int, pace: float, cleanup
     """Let orders come in, kill a worker, start another, wait for the end, and collect what is known."""
     log, total = folder / "world.jsonl", orders * len(STEPS)
     handles: dict[int, hf.Handle[None]] = {}
-    async with hf.Engine(url_of(folder)) as engine, asyncio.TaskGroup() as tasks:
-        shop = tasks.create_task(take_orders(engine, handles, orders, pace))
+    async with hf.Engine(url_of(folder)) as engine:
+        shop = asyncio.create_task(take_orders(engine, handles, orders, pace))
         display.say(f"The shop is open: [bold]{orders} orders[/] of {len(STEPS)} steps will come in.")
 
         first = WorkerProcess(1, folder, pace)
@@ -214,7 +214,7 @@ def main() -> int:
 
 def last_words(kept: Path | None) -> str:
     if kept is None:
-        return "The code is in examples/demo. `python examples/demo/run.py --keep demo-data` keeps the database to look at."
+        return "The code is in examples/demo; `run.py --keep demo-data` there keeps the database for you to look at."
     return f"Look around: holdfast runs --url sqlite:///{kept / 'shop.db'}"
 
 

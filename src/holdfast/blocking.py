@@ -135,13 +135,13 @@ class BlockingEngine:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def open(self) -> None:
-        """Connect, check that the database is ours, and bring its schema up to date."""
+    def open(self, *, migrate: bool = True) -> None:
+        """Connect, check that the database is ours, and bring its schema up to date unless told to leave it."""
         with self._changing:
             fresh = not self._thread.running
             self._thread.start()
             try:
-                self._thread.run(self._engine.open())
+                self._thread.run(self._engine.open(migrate=migrate))
             except BaseException:
                 if fresh:
                     self._thread.stop()
@@ -224,7 +224,7 @@ class BlockingEngine:
         paused: bool = ...,
         if_exists: str = ...,
     ) -> BlockingHandle[Any]: ...
-    def start(
+    def start(  # type: ignore[misc]  # mypy cannot match *Ts with *args
         self,
         workflow: Any,
         /,
@@ -275,7 +275,7 @@ class BlockingEngine:
     def run(
         self, workflow: str, /, *args: Any, key: str | None = ..., timeout: float | None = ..., **options: Any
     ) -> Any: ...
-    def run(
+    def run(  # type: ignore[misc]  # mypy cannot match *Ts with *args
         self, workflow: Any, /, *args: Any, key: str | None = None, timeout: float | None = None, **options: Any
     ) -> Any:
         """Start and wait for the result."""
@@ -288,7 +288,7 @@ class BlockingEngine:
         return self._thread.entered(self._engine.worker(queues=queues, concurrency=concurrency))
 
     def get(self, run_id: str) -> BlockingHandle[Any]:
-        """A handle on a run by its id. Awaiting it checks that the run exists."""
+        """A handle on a run by its id."""
         return BlockingHandle(self._thread, self._engine.get(run_id))
 
     def find(

@@ -105,6 +105,7 @@ class Coordinator:
         self.store = store
         self.cache = RowCache(cache_rows)
         self.observers: list[Observer] = []
+        self.claim_observers: list[Callable[[Sequence[Handed]], None]] = []
         store.on_foreign_write = self.cache.clear
         self._decisions = decisions
         self._clock = clock
@@ -307,11 +308,14 @@ class Coordinator:
             return await self.decide_in(tx, batch, aside)
 
     async def decide_in(
-        self, tx: Transaction, batch: list[_Submitted], aside: set[str] | None = None
+        self, tx: Transaction, batch: list[_Submitted], aside: set[str]
     ) -> tuple[View, Changes, set[str]]:
-        """Lock, load, decide and write inside a transaction that the caller commits."""
+        """Lock, load, decide and write inside a transaction that the caller commits.
+
+        The last value names runs that turned out to be needed and were not locked: nothing was written then.
+        """
         topics = sorted({topic for item in batch for topic in item.operation.topics})
-        runs = {run for item in batch for run in item.operation.runs} | (aside or set())
+        runs = {run for item in batch for run in item.operation.runs} | aside
         supplied: list[tuple[Need, list[Any]]] = []
         if topics:
             await tx.lock_topics(topics)
@@ -350,6 +354,8 @@ class Coordinator:
 
     def remember(self, handed: Sequence[Handed]) -> None:
         """Take the rows that a claim returned, so that the completion need not read them."""
+        for watch_claims in self.claim_observers:
+            watch_claims(handed)
         for item in handed:
             known = self.cache.run_row(item.run.id)
             if known is None or known.version < item.run.version:
@@ -357,13 +363,21 @@ class Coordinator:
                 self.cache.learn(RUNS, item.run)
             self.cache.learn(WORK, item.work)
 
-    def prepare(self, operation: Operation) -> _Submitted:
-        """An operation for `decide_in`, outside the queue: a transactional action's private batch of one."""
-        return _Submitted(operation, asyncio.get_running_loop().create_future(), 0)
+    async def apply_in(self, tx: Transaction, operation: Operation) -> tuple[Any, Callable[[], None]]:
+        """Apply one operation inside a transaction that the caller commits: its result, and what to call then.
 
-    def committed(self, batch: list[_Submitted], view: View, changes: Changes) -> None:
-        """The caller of `decide_in` has committed."""
-        self._commit(batch, view, changes, 0.0, locked=True)
+        For transactional actions and for `tx=`: a private batch of one, with the run locked last.
+        """
+        item = _Submitted(operation, asyncio.get_running_loop().create_future(), 0)
+        aside: set[str] = set()
+        while True:
+            view, changes, again = await self.decide_in(tx, [item], aside)
+            if not again:
+                break
+            aside |= again
+        if item.error is not None:
+            raise item.error
+        return item.result, lambda: self._commit([item], view, changes, 0.0, locked=True)
 
     # -- afterwards
 

@@ -153,7 +153,9 @@ class Engine:
         self._watch = Watch(store, coordinator.cache.run_row)
         coordinator.observers += [self._watch.on_commit, self._count]
         if os.environ.get("HOLDFAST_TRACE") == "operations":
-            coordinator.observers.append(Tracer(sys.stderr.write).on_commit)
+            tracer = Tracer(sys.stderr.write)
+            coordinator.observers.append(tracer.on_commit)
+            coordinator.claim_observers.append(tracer.on_claim)
         if store.shared and self.settings.notify:
             self._announcer = Announcer(store)
             coordinator.observers.append(self._announcer.on_commit)
@@ -314,11 +316,8 @@ class Engine:
 
     async def _start_in(self, connection: Any, operation: StartRun) -> str:
         transaction = self.store.join(connection)
-        batch = [self.coordinator.prepare(operation)]
-        await self.coordinator.decide_in(transaction, batch)
-        if batch[0].error is not None:
-            raise batch[0].error
-        started: Started = batch[0].result
+        started: Started
+        started, _ = await self.coordinator.apply_in(transaction, operation)
         # Delivered by the server when the caller commits. In the caller's own transaction, not in ours.
         await transaction.user.execute("SELECT pg_notify('holdfast', 'work')")
         return started.run

@@ -15,7 +15,7 @@ import pytest
 import holdfast as hf
 from holdfast.core.rows import COMPLETED, Work
 from tests.endtoend.programs import app, journal
-from tests.worker.support import PATIENT, ROOT, child_environment, work_of
+from tests.worker.support import PATIENT, ROOT, assert_sound, child_environment, work_of
 
 STEPS = ["one", "two", "three", "four", "five"]
 FAILPOINTS = (
@@ -59,9 +59,10 @@ class Mortals:
         self._program.communicate(timeout=30)
 
 
-@pytest.fixture(params=[True, False], ids=["handed_over", "claimed"])
-def mortals(request: pytest.FixtureRequest, shared_url: str) -> Iterator[Mortals]:
-    made = Mortals(shared_url, request.param)
+@pytest.fixture
+def mortals(failpoint: str, shared_url: str) -> Iterator[Mortals]:
+    # A chain is handed over from step to step, so that nothing is claimed unless hand-over is off.
+    made = Mortals(shared_url, hand_over=not failpoint.startswith("claim."))
     yield made
     made.end()
 
@@ -84,10 +85,11 @@ async def test_g1_g2_g3_a_run_whose_process_was_killed_is_finished_by_the_next_o
             assert code == -SIGKILL, f"hit {hit} of {failpoint}: the process ended with {code}"
             killed += 1
             await _finish(engine, key, path)
-    if killed == 0:
-        pytest.skip(f"{failpoint} is not on this store's path of a five-step run with this setting")
     print(f"{failpoint}: killed at {killed} hits")
-    assert hit < MOST_HITS - 1, "the first process was never left alone"
+    if failpoint == "flush.before_commit" and mortals.url.startswith("postgres"):
+        # The guarded statement commits by itself; there is a place before the commit on the locked path alone.
+        return
+    assert len(STEPS) - 1 <= killed < MOST_HITS - 1, f"{failpoint} was hit {killed} times by five steps"
 
 
 async def _finish(engine: hf.Engine, key: str, path: Path) -> None:
@@ -112,8 +114,7 @@ async def _finish(engine: hf.Engine, key: str, path: Path) -> None:
     order = list(dict.fromkeys(deed.node for deed in journal.begun(path)))
     assert order == STEPS
     assert executed_before <= executions
-    errors = [finding for finding in await engine.doctor() if finding.severity == "error"]
-    assert not errors, errors
+    await assert_sound(engine)
 
 
 def _nothing_undone(before: dict[str, Work], completed: list[Work]) -> None:

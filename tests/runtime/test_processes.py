@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -215,12 +216,19 @@ class Heard:
 
 
 def gone(pid: int) -> bool:
-    """Wait until the process is dead, or a zombie that its new parent has not reaped yet."""
+    """Wait until the process has ended; whether its new parent reaps it is that one's business."""
     try:
-        process = psutil.Process(pid)
-        return process.status() == psutil.STATUS_ZOMBIE or process.wait(DEADLINE_SECONDS) is not NotImplemented
-    except psutil.NoSuchProcess:
+        if not hasattr(os, "pidfd_open"):
+            psutil.Process(pid).wait(DEADLINE_SECONDS)
+            return True
+        descriptor = os.pidfd_open(pid)
+    except (ProcessLookupError, psutil.NoSuchProcess):
         return True
+    try:
+        readable, _, _ = select.select([descriptor], [], [], DEADLINE_SECONDS)
+        return bool(readable)
+    finally:
+        os.close(descriptor)
 
 
 def kill_behind_the_loops_back(pid: int) -> None:

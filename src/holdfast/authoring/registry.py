@@ -107,6 +107,7 @@ class Registry:
     def __init__(self) -> None:
         self._actions: dict[str, Registered] = {}
         self._workflows: dict[str, Registered] = {}
+        self.version = 0  # grows with every definition, so that what is derived from the names can be kept
 
     def __repr__(self) -> str:
         return f"<Registry of {len(self._actions)} action names and {len(self._workflows)} workflow names>"
@@ -145,6 +146,7 @@ class Registry:
         table = self._actions if definition.kind == "action" else self._workflows
         for name in definition.names:
             table[name] = thing
+        self.version += 1
 
     def action(self, name: str) -> Action[..., Any]:
         """The action under this name or alias; MissingJob with the nearest names otherwise."""

@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from holdfast.core.errors import UsageError
@@ -37,8 +38,8 @@ class Settings:
     """How long work that no worker knows stays ready before it becomes a dead letter."""
     payload_limit_bytes: int = 2 * 1024 * 1024
     """The largest payload that is accepted."""
-    retention_seconds: float | None = None
-    """How long ended runs are kept; None keeps them until `holdfast prune`."""
+    retention: float | timedelta | None = None
+    """How long ended runs are kept, in seconds or as a timedelta; None keeps them until `holdfast prune`."""
     batch_limit: int = 200
     """How many operations one commit may serve."""
     cache_rows: int = 200_000
@@ -57,11 +58,17 @@ class Settings:
             value = getattr(self, field.name)
             if isinstance(value, bool) or value is None:
                 continue
+            if isinstance(value, timedelta):
+                value = value.total_seconds()
             if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
                 raise UsageError(f"{field.name} is {value!r}", hint=f"{field.name} must be a number greater than 0")
 
+    @property
+    def retention_seconds(self) -> float | None:
+        return self.retention.total_seconds() if isinstance(self.retention, timedelta) else self.retention
 
-_KINDS = {"float": float, "int": int, "float | None": float}
+
+_KINDS = {"float": float, "int": int, "float | timedelta | None": float}
 
 
 def make_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:

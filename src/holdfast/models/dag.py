@@ -33,7 +33,6 @@ from holdfast.core.rows import (
 from holdfast.core.view import View
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record
 
-
 NO_PARENTS = parents_hash([])
 
 
@@ -80,7 +79,12 @@ class DagMachine:
             skipped = replace(work, status=SKIPPED)
             view.put(WORK, skipped)
             self.advance(view, run, skipped, handing, definitions)
-        elif run.active == 0:
+            return
+        graph = definitions.graph(run.workflow)
+        if graph is not None and run.gave_up == 1:
+            run = replace(run, reason=f"{run.reason}{_position(graph, work.node)}")
+            view.put(RUNS, run)
+        if run.active == 0:
             self._settle(view, run)
 
     def _count(self, view: View, run: Run, graph: Graph, node: Node, parent: Work, handing: Handing) -> Run:
@@ -154,6 +158,14 @@ def _item(run: Run, node: Node, *, required: int, now: int) -> Work:
         payload=node.args,
         created=now,
     )
+
+
+def _position(graph: Graph, node: str) -> str:
+    """Where a node that gave up stands, and what it holds up."""
+    path = graph.path_from_entry(node)
+    waiting = len(graph.descendants(node))
+    where = f" (path {' > '.join(path)})" if len(path) > 1 else ""
+    return where + (f"; {waiting} node{'s' if waiting > 1 else ''} blocked by it" if waiting else "")
 
 
 def method_name(workflow: str, node: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core.codec import encode_error
+from holdfast.core.codec import decode_error, encode_error
 from holdfast.core.errors import KeyConflict, RunError, UnknownNode, UnknownWorkflow, UsageError
 from holdfast.core.operations import (
     RECORDED,
@@ -76,6 +76,7 @@ from holdfast.models.machine import (
 )
 
 GAVE_UP = frozenset({FAILED, TIMED_OUT, DEAD})
+REASON_LIMIT = 500
 
 
 class Lifecycle:
@@ -243,9 +244,7 @@ class Lifecycle:
 
     def _give_up(self, view: View, run: Run, work: Work) -> None:
         if run.error is None:
-            run = replace(
-                run, error=work.error, reason=f"node {work.node} gave up after {_times(work.attempt)}: {work.status}"
-            )
+            run = replace(run, error=work.error, reason=_why(work))
         run = replace(run, gave_up=run.gave_up + 1)
         view.put(RUNS, run)
         self.machines[run.model].give_up(view, run, work, Handing(None), self.definitions)
@@ -421,8 +420,13 @@ def _must(row: Run | None) -> Run:
     return row
 
 
-def _times(attempts: int) -> str:
-    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
+def _why(work: Work) -> str:
+    """What gave up, in a sentence that fits a listing."""
+    times = "1 attempt" if work.attempt == 1 else f"{work.attempt} attempts"
+    if work.error is None:
+        return f"node {work.node} gave up after {times} ({work.status})"
+    error = decode_error(work.error)
+    return f"node {work.node} gave up after {times}: {error.type}: {error.message}"[:REASON_LIMIT]
 
 
 __all__ = ["GAVE_UP", "Lifecycle", "decisions"]

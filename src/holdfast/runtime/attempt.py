@@ -260,19 +260,15 @@ class AttemptRunner:
                     except Exception as error:
                         failure = error
                         raise _RollBack from None
-                    batch = [self._coordinator.prepare(self._completed(attempt, result, started, offer()))]
-                    view, changes, _ = await self._coordinator.decide_in(tx, batch)
-                    if batch[0].error is not None:
-                        failure = batch[0].error if isinstance(batch[0].error, Exception) else None
-                        raise _RollBack
-                    settled = batch[0].result
-                    if settled is None or settled.verdict != RECORDED:
+                    operation = self._completed(attempt, result, started, offer())
+                    settled, committed = await self._coordinator.apply_in(tx, operation)
+                    if settled.verdict != RECORDED:
                         raise _RollBack  # stale: nothing that the action wrote may stay
                     if failpoints.armed:
                         await failpoints.reach("action.tx.before_commit")
                 if failpoints.armed:
                     await failpoints.reach("action.tx.after_commit")
-                self._coordinator.committed(batch, view, changes)
+                committed()
                 return settled
             except _RollBack:
                 if failure is not None:

@@ -26,6 +26,7 @@ class RegistryDefinitions:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self._of_actions: dict[Action[..., Any], Graph] = {}
+        self._known: tuple[int, tuple[str, ...], tuple[str, ...]] = (-1, (), ())
 
     def graph(self, workflow: str) -> Graph | None:
         found = self.thing(workflow)
@@ -43,10 +44,19 @@ class RegistryDefinitions:
         return found if found is not None else self.registry.actions.get(workflow)
 
     def known_workflows(self) -> tuple[str, ...]:
-        return tuple(sorted(self.registry.known_workflows()))
+        return self._names()[1]
 
     def known_actions(self) -> tuple[str, ...]:
         """Actions, and the methods of class DAGs under the name that their work carries."""
+        return self._names()[2]
+
+    def _names(self) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+        if self._known[0] != self.registry.version:
+            workflows = tuple(sorted(self.registry.known_workflows()))
+            self._known = (self.registry.version, workflows, self._runnable())
+        return self._known
+
+    def _runnable(self) -> tuple[str, ...]:
         names = set(self.registry.known_actions())
         for workflow, found in self.registry.workflows.items():
             if isinstance(found, type) and issubclass(found, Dag):

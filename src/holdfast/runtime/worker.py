@@ -45,6 +45,31 @@ HANDOVER_STREAK = 64  # a long chain lets others in after this many steps, when 
 BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
+class _Room:
+    """Slots that a completion offers for what it makes ready: its own, and free ones, reserved meanwhile."""
+
+    __slots__ = ("_own", "_taken", "_worker")
+
+    def __init__(self, worker: Worker, own: int) -> None:
+        self._worker = worker
+        self._own = own
+        self._taken = 0
+
+    def offer(self) -> Offer | None:
+        worker = self._worker
+        if worker._stopping or not worker._settings.hand_over:
+            return None
+        # Two completions must not offer the same free slot, or the bound on concurrency would not hold.
+        self._taken = 0 if worker._backlog else worker.free
+        worker._reserved += self._taken
+        room = self._own + self._taken
+        return Offer(worker=worker.id, room=room, queues=worker.queues) if room > 0 else None
+
+    def give_back(self) -> None:
+        self._worker._reserved -= self._taken
+        self._taken = 0
+
+
 class Worker:
     """Claims and runs work in this process until it is stopped."""
 
@@ -203,13 +228,6 @@ class Worker:
     def free(self) -> int:
         return max(0, self.concurrency - len(self._running) - self._reserved)
 
-    def offer(self, own: int = 0) -> Offer | None:
-        """Room for work that a commit makes ready: the slot of the item that ends, and free ones."""
-        if self._stopping:
-            return None
-        room = own + (0 if self._backlog else self.free)
-        return Offer(worker=self.id, room=room, queues=self.queues) if room > 0 else None
-
     def reserve(self) -> Offer | None:
         """One slot for a run that is about to be started here; give it back with `accept`."""
         if self._stopping or self.free < 1:
@@ -235,6 +253,8 @@ class Worker:
     async def _claim_loop(self) -> None:
         while not self._stopping:
             self._wake.clear()
+            if self.free == 0:
+                self._backlog = True  # woken without room: the next slot that becomes free must look again
             claimed = await self._claim_once() if self.free > 0 else 0
             if claimed and self.free > 0:
                 continue
@@ -311,8 +331,11 @@ class Worker:
             attempt, following = following, None
             try:
                 streak += 1
-                own = 0 if self._backlog and streak >= HANDOVER_STREAK else 1
-                settled = await self._runner.run(attempt, lambda own=own: self.offer(own))  # type: ignore[misc]
+                room = _Room(self, 0 if self._backlog and streak >= HANDOVER_STREAK else 1)
+                try:
+                    settled = await self._runner.run(attempt, room.offer)
+                finally:
+                    room.give_back()
             except asyncio.CancelledError:
                 if not attempt.stop_requested:
                     self._running.pop(attempt.key, None)
@@ -355,8 +378,8 @@ class Worker:
 
     async def _heartbeat_loop(self) -> None:
         while True:
+            await self._beat()  # first: after a failure this loop starts again, and a lease is running out
             await asyncio.sleep(self._settings.lease_seconds / 3)
-            await self._beat()
 
     async def _beat_if_due(self) -> None:
         if self._clock.monotonic() - self._last_beat > self._settings.lease_seconds / 3:
@@ -400,6 +423,7 @@ class Worker:
             await self._take_over()
             if rounds % 30 == 0:
                 await self._bury_unknown()
+                await self._prune()
             rounds += 1
 
     async def _take_over(self) -> None:
@@ -467,6 +491,11 @@ class Worker:
             await self._coordinator.submit(
                 BuryUnknown(run=work.run, node=work.node, attempt=work.attempt, error=encode_error(error))
             )
+
+    async def _prune(self) -> None:
+        retention = self._settings.retention_seconds
+        if retention is not None:
+            await self._store.prune(self._store.now() - int(retention * 1e6), 500)
 
     # -- for tests and people
 

@@ -32,7 +32,7 @@ def sqlite_findings(db: sqlite3.Connection, sql: dict[str, str]) -> list[Finding
                 severity="warning",
                 subject="sqlite",
                 message=f"SQLite {sqlite3.sqlite_version} can corrupt a WAL file if two connections write at "
-                "the same instant; Holdfast's own lock prevents that, but do not write to this file with other programs",
+                "the same instant; Holdfast's own lock prevents that; let no other program write to this file",
             )
         )
     for (verdict,) in db.execute("PRAGMA integrity_check(10)"):

@@ -38,7 +38,7 @@ from holdfast.store.contract import (
 from holdfast.store.postgres_connections import Connection, Connections, run_statement, translate
 from holdfast.store.postgres_flush import guarded_flush
 from holdfast.store.postgres_schema import check_database, migrate_database
-from holdfast.store.postgres_transaction import PostgresTransaction
+from holdfast.store.postgres_transaction import PostgresTransaction, postgres_arguments
 from holdfast.store.statements import statements
 
 _WORK_WIDTH = len(WORK.columns)
@@ -158,8 +158,8 @@ class PostgresStore:
     # -- reading
 
     async def rows(self, need: Query) -> list[Any]:
-        async with self.connections.use() as connection, connection.transaction():
-            return (await PostgresTransaction(self, connection).load([need]))[0]
+        found = await self._statement("fetch", type(need).__name__, *postgres_arguments(need))
+        return [need.table.row(*row.values()) for row in found]
 
     async def history(self, run: str) -> list[History]:
         return [History(*row.values()) for row in await self._statement("fetch", "HistoryOf", run)]

@@ -68,8 +68,8 @@ class PostgresTransaction:
     async def _load_one(self, need: Need) -> list[Any]:
         if isinstance(need, Query):
             table = need.table
-            args = (need.run, sorted(need.nodes)) if isinstance(need, Attempts) else query_arguments(need)
-            rows = await self._fetch(type(need).__name__, *args)
+            args = postgres_arguments(need)
+            rows = await self._fetch(type(need).__name__, *args, lock=table is WORK)
         else:
             table, key = need
             rows = await self._fetch(f"get_{table.name}", *key)
@@ -91,10 +91,16 @@ class PostgresTransaction:
         if missed:
             raise Conflict(f"run {min(missed)} changed meanwhile")
 
-    async def _fetch(self, name: str, *args: Any) -> list[Any]:
+    async def _fetch(self, name: str, *args: Any, lock: bool = False) -> list[Any]:
         self._store.round_trips += 1
-        rows: list[Any] = await self._connection.fetch(self._sql[name], *args)
+        # A claim does not lock the run, only the item it takes: items are locked as they are read.
+        sql = self._sql[name] + (" FOR NO KEY UPDATE" if lock else "")
+        rows: list[Any] = await self._connection.fetch(sql, *args)
         return rows
+
+
+def postgres_arguments(query: Query) -> tuple[Any, ...]:
+    return (query.run, sorted(query.nodes)) if isinstance(query, Attempts) else query_arguments(query)
 
 
 class PostgresTx:

@@ -39,7 +39,7 @@ from holdfast.store.contract import (
     WorkerRow,
 )
 from holdfast.store.sqlite_locks import FileLock, WorkerLocks
-from holdfast.store.sqlite_schema import check_database, migrate_database, translate
+from holdfast.store.sqlite_schema import check_database, is_current, migrate_database, translate
 from holdfast.store.sqlite_write import load_rows, write_changes
 from holdfast.store.statements import columns, statements
 
@@ -110,6 +110,8 @@ class SqliteStore:
         return self._db
 
     async def migrate(self) -> list[str]:
+        if await self._read(is_current):
+            return []
         return await self._write(lambda db: migrate_database(db, self.now()), own_transaction=False)
 
     async def close(self) -> None:

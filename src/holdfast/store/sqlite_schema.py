@@ -48,9 +48,18 @@ def check_applied(applied: dict[int, str], dialect: str, where: str) -> None:
             )
 
 
+def is_current(db: sqlite3.Connection) -> bool:
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'holdfast_migrations'").fetchone():
+        return False
+    applied = {number for (number,) in db.execute("SELECT number FROM holdfast_migrations")}
+    return applied >= {migration.number for migration in migrations("sqlite")}
+
+
 def migrate_database(db: sqlite3.Connection, now: int) -> list[str]:
-    """Apply what is missing, each migration in a transaction of its own."""
-    ran = []
+    """Apply what is missing, all in one transaction."""
+    ran: list[str] = []
+    if is_current(db):
+        return ran
     db.execute("BEGIN EXCLUSIVE")
     try:
         db.execute(

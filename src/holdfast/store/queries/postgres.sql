@@ -114,11 +114,11 @@ SELECT {holds} FROM holds WHERE scope = $1 AND name = $2
 -- runs_by_key
 SELECT {runs} FROM runs WHERE workflow = $1 AND key = $2 AND NOT superseded
 -- name: OpenWork
-SELECT {work} FROM work WHERE run = $1 AND status IN ('blocked', 'ready', 'leased') ORDER BY run, node, attempt FOR NO KEY UPDATE
+SELECT {work} FROM work WHERE run = $1 AND status IN ('blocked', 'ready', 'leased') ORDER BY run, node, attempt
 -- name: AllWork
-SELECT {work} FROM work WHERE run = $1 ORDER BY run, node, attempt FOR NO KEY UPDATE
+SELECT {work} FROM work WHERE run = $1 ORDER BY run, node, attempt
 -- name: Attempts
-SELECT {work} FROM work WHERE run = $1 AND node = ANY($2::text[]) ORDER BY run, node, attempt FOR NO KEY UPDATE
+SELECT {work} FROM work WHERE run = $1 AND node = ANY($2::text[]) ORDER BY run, node, attempt
 -- name: WaitersOf
 -- waits_by_topic
 SELECT {waits} FROM waits WHERE topic = $1 ORDER BY since, run, slot
