@@ -161,7 +161,7 @@ def verdicts(facts: Facts) -> list[tuple[bool, str]]:
         ),
         (
             went_on < PROMPT_SECONDS,
-            f"work went on {went_on:.1f} s after the restart; the lease of {facts.lease_seconds:g} s was not waited for",
+            f"work went on {went_on:.1f} s after the restart, not after the lease of {facts.lease_seconds:g} s",
         ),
         (
             facts.repeated_starts == orders and facts.new_runs == 0,

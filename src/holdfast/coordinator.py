@@ -211,14 +211,14 @@ class Coordinator:
         view = View(self.cache, now=self.store.now(), optimistic=True)
         fast: list[_Submitted] = []
         slow: list[_Submitted] = []
-        slow_runs = {run for item in already_slow for run in item.operation.runs}
-        slow_runs.update(run for item in batch if item.operation.locked for run in item.operation.runs)
+        waiting = {name for item in already_slow for name in item.operation.ordered_by}
+        waiting.update(name for item in batch if item.operation.locked for name in item.operation.ordered_by)
         for item in batch:
             operation = item.operation
-            # Once one operation on a run takes the locked path so do all later ones: order is kept.
-            if operation.locked or not slow_runs.isdisjoint(operation.runs) or self._decide(view, item) is not None:
+            # Once one operation on a run or key takes the locked path so do all later ones: order is kept.
+            if operation.locked or not waiting.isdisjoint(operation.ordered_by) or self._decide(view, item) is not None:
                 slow.append(item)
-                slow_runs.update(operation.runs)
+                waiting.update(operation.ordered_by)
             else:
                 fast.append(item)
         return fast, slow, view, view.changes()
@@ -237,9 +237,13 @@ class Coordinator:
             return missing.need
         except Exception as error:
             view.undo(mark)
-            if not isinstance(error, HoldfastError):
-                log.exception("deciding %s raised", type(operation).__name__)
             item.error = error
+        if view.optimistic and not view.changed_since(mark):
+            # The guard proves only what is written: an answer or a refusal that writes nothing (stale, ended) must not
+            # rest on memory, because a claim elsewhere leaves the version as it is.
+            return (RUNS, operation.runs)
+        if item.error is not None and not isinstance(item.error, HoldfastError):
+            log.error("deciding %s raised", type(operation).__name__, exc_info=item.error)
         if (spent := self._clock.monotonic() - started) > SLOW_DECISION_SECONDS:
             log.warning("deciding %s took %.0f ms: code inside a decision must be quick", operation, spent * 1000)
         return None

@@ -62,9 +62,7 @@ def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]
 
 def _registered(name: str, registry: Registry) -> Startable:
     if not registry.known_workflows():
-        raise Failure(
-            f"{name!r} names no module", hint=f"write MODULE:{name}, or say --app MODULE as well", code=USAGE
-        )
+        raise Failure(f"{name!r} names no module", hint=f"write MODULE:{name}, or say --app MODULE as well", code=USAGE)
     found: Any = registry.startable(name)
     startable: Startable = found
     return startable
@@ -153,7 +151,7 @@ def _hints(thing: Any) -> dict[str, Any]:
     import typing
 
     try:
-        return typing.get_type_hints(thing)
+        return typing.get_type_hints(thing, include_extras=True)
     except NameError as error:
         raise UsageError(
             f"an annotation of {thing.__qualname__} cannot be read: {error}",

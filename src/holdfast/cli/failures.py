@@ -82,9 +82,7 @@ def _of_engine(error: BaseException) -> Failure | None:
 
 def _unexpected(error: BaseException) -> Failure:
     text = traceback.format_exception_only(type(error), error)[-1].strip()
-    return Failure(
-        f"unexpected {text}", hint="repeat the command with --debug to see where it comes from", code=FAILED
-    )
+    return Failure(f"unexpected {text}", hint="repeat the command with --debug to see where it comes from", code=FAILED)
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:

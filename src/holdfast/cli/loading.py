@@ -25,9 +25,7 @@ def load_modules(names: Sequence[str]) -> list[ModuleType]:
 def _load(name: str) -> ModuleType:
     if name.endswith(".py") or "/" in name or "\\" in name:
         dotted = name.removesuffix(".py").strip("./\\").replace("/", ".").replace("\\", ".")
-        raise Failure(
-            f"{name!r} is a file, and a module's name is wanted", hint=f"write {dotted} instead", code=USAGE
-        )
+        raise Failure(f"{name!r} is a file, and a module's name is wanted", hint=f"write {dotted} instead", code=USAGE)
     if not all(part.isidentifier() for part in name.split(".")):
         raise Failure(
             f"{name!r} is not a module's name", hint="write it as in an import, for example app.workflows", code=USAGE

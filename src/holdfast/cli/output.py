@@ -134,7 +134,9 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
             if on_terminal():
                 from rich.text import Text
 
-                console().print(Text(start, style="dim") + Text(text, style=STYLES.get(status or "", "")), soft_wrap=True)
+                console().print(
+                    Text(start, style="dim") + Text(text, style=STYLES.get(status or "", "")), soft_wrap=True
+                )
             else:
                 click.echo(start + text)
 

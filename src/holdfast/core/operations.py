@@ -33,6 +33,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return ()
 
     @property
+    def ordered_by(self) -> tuple[str, ...]:
+        """Of two operations that share one of these, the one submitted first is decided first."""
+        return self.runs
+
+    @property
     def concerns_all(self) -> bool:
         """Whether it may touch runs it does not name: then its whole batch takes the locked path."""
         return bool(self.topics)
@@ -93,6 +98,10 @@ class StartRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     parent: str | None = None
     override: PolicyOverride | None = None
     offer: Offer | None = None
+
+    @property
+    def ordered_by(self) -> tuple[str, ...]:
+        return (self.run,) if self.key is None else (self.run, f"{self.workflow}/{self.key}")
 
 
 class ClaimWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):

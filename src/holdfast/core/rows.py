@@ -9,6 +9,7 @@ bumps that run's version (K4).
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -171,21 +172,18 @@ class Table(Generic[R]):
 
 
 def _attributes(names: tuple[str, ...]) -> Callable[[Any], Key]:
-    # operator.attrgetter returns a bare value for one name, and keys are always tuples.
-    if len(names) == 1:
-        (only,) = names
-        return lambda row: (getattr(row, only),)
-    if len(names) == 2:
-        first, second = names
-        return lambda row: (getattr(row, first), getattr(row, second))
-    first, second, third = names
-    return lambda row: (getattr(row, first), getattr(row, second), getattr(row, third))
+    if len(names) > 1:
+        return attrgetter(*names)
+    (only,) = names  # attrgetter returns a bare value for one name, and keys are always tuples
+    return lambda row: (getattr(row, only),)
 
 
 def _attribute(name: str | None) -> Callable[[Any], str | None]:
-    if name is None:
-        return lambda row: None
-    return lambda row: getattr(row, name)
+    return _no_run if name is None else attrgetter(name)
+
+
+def _no_run(row: Any) -> None:
+    return None
 
 
 RUNS: Table[Run] = Table("runs", Run, ("id",), "id")

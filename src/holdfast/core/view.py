@@ -326,6 +326,10 @@ class View:
             else:
                 changed[key] = previous
 
+    def changed_since(self, mark: int) -> bool:
+        """Whether anything was written since the mark."""
+        return len(self._log) > mark
+
     def _is_proven(self, need: tuple[Table[Any], Key] | Query) -> bool:
         if isinstance(need, Query):
             return any(row is not None and need.matches(row) for row in self._changes.get(need.table, {}).values())

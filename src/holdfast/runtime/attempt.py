@@ -35,7 +35,7 @@ from holdfast.core.operations import (
 )
 from holdfast.core.rows import Run, Work
 from holdfast.core.seams import Clock
-from holdfast.runtime.definitions import RegistryDefinitions, known_exception
+from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.invocation import Invocation, invocation_of
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
 from holdfast.runtime.threads import ThreadSlots
@@ -176,6 +176,8 @@ class AttemptRunner:
                 "worker": self._worker,
                 "payload_limit_bytes": self._payload_limit_bytes,
             },
+            earlier=work.error,
+            on_note=attempt.notes.append,
         )
 
     def _context(self, attempt: Attempt, invocation: Invocation, tx: Any = None) -> Context:
@@ -218,7 +220,7 @@ class AttemptRunner:
         if isinstance(error, ProcessDied):
             error = RuntimeError(f"the process that ran {_named(work)} died: {error}")
         if isinstance(error, RemoteFailure):
-            record, error = error.error, decode_error(error.error).to_exception(known_exception)
+            record, error = error.error, error.to_exception()
         else:
             record = encode_error(error, earlier=work.error)
         retryable = timed_out or retry.allows(error)

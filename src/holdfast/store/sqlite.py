@@ -148,12 +148,15 @@ class SqliteStore:
             return await self._threaded.run(lambda: self._locked_transact(call, own_transaction))
 
     def _locked_transact(self, call: Callable[[sqlite3.Connection], T], own: bool) -> T:
+        self._wait_for_lock()
+        return self._transact(call, own)
+
+    def _wait_for_lock(self) -> None:
         if not self._lock.lock(self._timeout, self._clock, self._sleep):
             raise StoreUnavailable(
                 f"{self.path} is locked by another process for more than {self._timeout:g} s",
                 hint="find the process that holds it open (another worker, a copied backup, a shell in a transaction)",
             )
-        return self._transact(call, own)
 
     def _transact(self, call: Callable[[sqlite3.Connection], T], own: bool) -> T:
         """The file lock is held on entry and released on return."""
@@ -212,16 +215,10 @@ class SqliteStore:
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Transaction]:
         async with self._mutex:
-            if self._lock.try_lock():
-                executor = self._inline
-            else:
-                executor = self._threaded
-                taken = await executor.run(lambda: self._lock.lock(self._timeout, self._clock, self._sleep))
-                if not taken:
-                    raise StoreUnavailable(
-                        f"{self.path} is locked by another process for more than {self._timeout:g} s"
-                    )
-            try:
+            executor = self._inline if self._lock.try_lock() else self._threaded
+            try:  # unlocking what is not held does no harm; a cancel while waiting for it must not keep it
+                if executor is self._threaded:
+                    await executor.run(self._wait_for_lock)
                 with translate(self.path):
                     await executor.run(lambda: self.db.execute("BEGIN IMMEDIATE"))
                     if self._others_wrote(self.db):

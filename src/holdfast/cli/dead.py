@@ -1,0 +1,110 @@
+"""`holdfast dead`: work that could not be run, to be looked at, run again, or closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.failures import FAILED, Failure
+from holdfast.cli.finding import find_run
+from holdfast.cli.operate import report_change
+from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
+from holdfast.cli.output import Cell, print_json, print_table, say
+from holdfast.cli.times import moment_of
+
+if TYPE_CHECKING:
+    from holdfast.core.rows import Work
+
+
+@click.group()
+@common_options
+def dead() -> None:
+    """List dead letters, run them again, or close them.
+
+    A dead letter is work that no worker could run: its worker died in it again and again, its action is not
+    known to anyone, or its input cannot be read. It waits here until somebody decides.
+    """
+
+
+@dead.command("list")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many to list.")
+@common_options
+@pass_options
+@asynchronous
+async def list_dead(options: Options, limit: int) -> None:
+    """List dead letters, oldest first."""
+    async with opened(options) as engine:
+        items = [_shown(work) for work in await engine.dead(limit)]
+    if options.as_json:
+        print_json({"dead": items})
+    elif not items:
+        say("there are no dead letters", "ok")
+    else:
+        print_table(
+            ["RUN", "NODE", "WORKFLOW", "ATTEMPT", "DIED (UTC)", "ERROR"],
+            [
+                [
+                    item["run"],
+                    item["node"],
+                    item["workflow"],
+                    str(item["attempt"]),
+                    f"{item['died_at']:%Y-%m-%d %H:%M:%S}" if item["died_at"] else "",
+                    Cell(item["error"] or "", "dead"),
+                ]
+                for item in items
+            ],
+            whole=("RUN", "NODE"),
+        )
+
+
+def _shown(work: Work) -> dict[str, Any]:
+    from holdfast.core.codec import decode_error
+
+    return {
+        "run": work.run,
+        "node": work.node,
+        "workflow": work.workflow,
+        "attempt": work.attempt,
+        "died_at": moment_of(work.finished),
+        "error": None if work.error is None else decode_error(work.error).message,
+    }
+
+
+@dead.command("replay")
+@click.argument("run", metavar="RUN")
+@click.argument("node", metavar="NODE")
+@common_options
+@pass_options
+@asynchronous
+async def replay_dead(options: Options, run: str, node: str) -> None:
+    """Give a dead letter a new attempt."""
+    async with opened(options) as engine:
+        row = await find_run(engine, run)
+        if not await engine.replay_dead(row.id, node, by=operator()):
+            raise _no_dead_letter(row.id, node)
+        await report_change(options, engine, row.id, True, f"node {node} of run {row.id} gets a new attempt", (node,))
+
+
+@dead.command("discard")
+@click.argument("run", metavar="RUN")
+@click.argument("node", metavar="NODE")
+@common_options
+@pass_options
+@asynchronous
+async def discard_dead(options: Options, run: str, node: str) -> None:
+    """Close a dead letter for good; its run fails."""
+    async with opened(options) as engine:
+        row = await find_run(engine, run)
+        if not await engine.discard_dead(row.id, node, by=operator()):
+            raise _no_dead_letter(row.id, node)
+        said = f"the dead letter of node {node} of run {row.id} is discarded"
+        await report_change(options, engine, row.id, True, said, (node,))
+
+
+def _no_dead_letter(run: str, node: str) -> Failure:
+    return Failure(
+        f"node {node} of run {run} is no dead letter",
+        hint="`holdfast dead list` lists those that there are",
+        code=FAILED,
+    )

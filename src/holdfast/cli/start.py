@@ -1,0 +1,147 @@
+"""`holdfast start`: start a run from a shell, and wait for its result if asked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.failures import FAILED, OK, USAGE, Failure, note
+from holdfast.cli.options import Options, asynchronous, common_options, load_app, opened, pass_options
+from holdfast.cli.output import print_json, printable
+from holdfast.cli.times import FUTURE
+
+if TYPE_CHECKING:
+    from holdfast.core.rows import Run
+    from holdfast.engine import Engine
+    from holdfast.handle import Handle
+
+
+def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Tags given as NAME=VALUE."""
+    tags: dict[str, str] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{value!r} is not written as NAME=VALUE", ctx, param)
+        tags[name] = text
+    return tags
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("target", metavar="MODULE:THING")
+@click.argument("words", nargs=-1, metavar="ARGS...")
+@click.option("--key", metavar="TEXT", help="Start once under this key; the same key and input is the same run.")
+@click.option("--queue", metavar="NAME", help="The queue whose workers run it.")
+@click.option("--priority", type=int, default=0, help="Higher runs first.", show_default=True)
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", callback=parse_tags, help="Tag it (repeatable).")
+@click.option("--at", type=FUTURE, metavar="TIME", help="Not before this time: 2031-05-01T12:00:00Z or +2h30m.")
+@click.option("--paused", is_flag=True, help="Start it paused; `holdfast resume` lets it go.")
+@click.option("--restart", is_flag=True, help="If the key's run has ended, start a new one under the key.")
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result; exit code 1 if the run fails.")
+@common_options
+@pass_options
+def start(options: Options, target: str, words: tuple[str, ...], wait: bool, restart: bool, **given: Any) -> int:
+    """Start a run and print its id.
+
+    THING is an action or a Dag class of MODULE (or its bare name, with --app). An action takes ARGS in the
+    order of its parameters, a Dag takes FIELD=VALUE. An argument is JSON if it parses as JSON and its
+    parameter is not a str; otherwise it is text.
+    """
+    if restart and given["key"] is None:
+        raise Failure("--restart is for a key, and there is none", hint="give --key as well", code=USAGE)
+    load_app(options)
+    # Before the database is opened: a wrong argument must not create one.
+    startable = _resolved(target, words)
+    given["if_exists"] = "restart" if restart else "same"
+    return _start(options, target, startable, wait, given)
+
+
+def _resolved(target: str, words: tuple[str, ...]) -> Any:
+    from holdfast.authoring.registry import default_registry
+    from holdfast.authoring.startable import resolve_start
+    from holdfast.cli.arguments import bind, find_startable
+
+    startable = bind(find_startable(target, default_registry), words)
+    resolve_start(startable, (), default_registry)
+    return startable
+
+
+@asynchronous
+async def _start(options: Options, target: str, startable: Any, wait: bool, given: dict[str, Any]) -> int:
+    async with opened(options, create=True) as engine:
+        handle: Handle[Any] = await engine.start(startable, **given)
+        (row,) = await engine.store.runs([handle.id])
+        if not row.ended:
+            await _note_missing_worker(engine, row, target.partition(":")[0])
+        if not wait:
+            _print_started(options, row)
+            return OK
+        if sys.stderr.isatty():
+            note(f"waiting for run {row.id} of {row.workflow}; Ctrl-C leaves it running")
+        return await _wait(options, engine, handle)
+
+
+def _print_started(options: Options, row: Run) -> None:
+    if options.as_json:
+        print_json({"run": row.id, "workflow": row.workflow, "key": row.key, "status": row.status})
+        return
+    click.echo(row.id)
+    if sys.stderr.isatty():
+        note(f"run of {row.workflow} is {row.status}; `holdfast show {row.id}` shows how it goes")
+
+
+async def _note_missing_worker(engine: Engine, row: Run, module: str) -> None:
+    """A run that nobody will run is the first thing a newcomer meets: say it at once, not after a while."""
+    from holdfast.core.queries import OpenWork
+
+    now = engine.store.now()
+    live = [worker for worker in await engine.workers() if worker.lease_until >= now]
+    for work in await engine.store.rows(OpenWork(row.id)):
+        if not any(worker.knows(work) for worker in live):
+            queue = "" if work.queue == "default" else f" --queue {work.queue}"
+            note(f"no live worker runs {row.workflow} on queue {work.queue!r}: holdfast worker {module}{queue}")
+            return
+
+
+async def _wait(options: Options, engine: Engine, handle: Handle[Any]) -> int:
+    from holdfast.core.codec import DEFAULT_CODECS, decode_error
+    from holdfast.core.errors import RunError
+
+    failure: RunError | None = None
+    try:
+        await handle.result()
+    except RunError as error:
+        failure = error
+    (row,) = await engine.store.runs([handle.id])
+    result = None
+    if row.result is not None:
+        result = DEFAULT_CODECS.decode(row.result, where=f"the result of {row.workflow}", codec=row.codec)
+    if options.as_json:
+        document = {"run": row.id, "workflow": row.workflow, "key": row.key, "status": row.status, "result": result}
+        if row.error is not None:
+            record = decode_error(row.error)
+            document["error"] = {"type": record.type, "message": record.message}
+        document["reason"] = row.reason
+        print_json(document)
+        return OK if failure is None else FAILED
+    if failure is not None:
+        raise Failure(_with_cause(failure.message, row), hint=failure.hint, code=FAILED) from failure
+    if result is not None:
+        click.echo(printable(result) if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+    return OK
+
+
+def _with_cause(message: str, row: Run) -> str:
+    from holdfast.core.codec import decode_error
+
+    if row.error is None:
+        return message
+    record = decode_error(row.error)
+    cause = f"{record.type}: {record.message}"
+    return message if record.message in message else f"{message}: {cause}"
+
+
+__all__ = ["parse_tags", "start"]

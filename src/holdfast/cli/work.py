@@ -1,0 +1,81 @@
+"""`holdfast worker`: import modules and run what they define until told to stop."""
+
+from __future__ import annotations
+
+import logging
+
+import click
+
+from holdfast.cli.failures import USAGE, Failure
+from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
+
+
+@click.command()
+@click.argument("modules", nargs=-1, metavar="MODULE...")
+@click.option(
+    "--queue", "queues", multiple=True, metavar="NAME", help="Serve this queue (repeatable; default: default)."
+)
+@click.option(
+    "--concurrency", type=click.IntRange(1), default=100, show_default=True, help="How many items run at the same time."
+)
+@click.option("--json-logs", is_flag=True, help="Log JSON lines with run, workflow, node, attempt and worker.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What to log.",
+)
+@common_options
+@pass_options
+@asynchronous
+async def worker(
+    options: Options,
+    modules: tuple[str, ...],
+    queues: tuple[str, ...],
+    concurrency: int,
+    json_logs: bool,
+    log_level: str,
+) -> None:
+    """Run the workflows of MODULE until stopped.
+
+    Every module is imported before any work is claimed; if one fails, no worker starts. The database is
+    created if it is not there. Ctrl-C or SIGTERM: finish what is running, then stop; a second time: stop
+    at once and give the work back.
+    """
+    from holdfast.cli.loading import load_modules
+    from holdfast.cli.logs import log_to_stderr
+
+    names = (*modules, *options.modules())
+    if not names:
+        raise Failure(
+            "no module is named",
+            hint="name those that define your workflows: holdfast worker app.workflows",
+            code=USAGE,
+        )
+    log_to_stderr(log_level, as_json=json_logs or options.as_json)
+    load_modules(names)
+    _refuse_nothing_to_do(names)
+    async with opened(options, create=True) as engine:
+        _announce(options.database, engine.definitions.known_workflows())
+        await engine.run_worker(queues=queues or ("default",), concurrency=concurrency, handle_signals=True)
+    logging.getLogger("holdfast.cli").info("stopped")
+
+
+def _refuse_nothing_to_do(names: tuple[str, ...]) -> None:
+    from holdfast.authoring.registry import default_registry
+
+    if not default_registry.known_workflows():
+        raise Failure(
+            f"{', '.join(names)} define no workflow and no action, so a worker would do nothing",
+            hint="decorate functions with @hf.action or subclass hf.Dag, in the modules named or in what they import",
+            code=USAGE,
+        )
+
+
+def _announce(url: str, workflows: tuple[str, ...]) -> None:
+    from holdfast.runtime.stores import redacted
+
+    logging.getLogger("holdfast.cli").info(
+        "%s: runs %s; Ctrl-C stops it when what is running has finished", redacted(url), ", ".join(workflows)
+    )

@@ -1,0 +1,82 @@
+"""A coordinator over a store, with a few small workflows: the kernel without engine, worker or user code."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from holdfast.coordinator import Coordinator
+from holdfast.core.graph import Graph, Node
+from holdfast.core.operations import CompleteWork, Handed, Offer, Operation, StartRun
+from holdfast.core.rows import Work
+from holdfast.core.seams import Clock
+from holdfast.models.dag import DagMachine
+from holdfast.models.lifecycle import Lifecycle, decisions
+from holdfast.store.contract import ClaimRequest, Store
+from tests.support.stores import Site, VirtualClock
+
+JOB = "job"
+
+
+def _graph(**parents: tuple[str, ...]) -> Graph:
+    return Graph(tuple(Node(id=name, name=name, job=JOB, depends_on=above) for name, above in parents.items()))
+
+
+GRAPHS: Mapping[str, Graph] = {
+    "solo": _graph(only=()),
+    "chain": _graph(a=(), b=("a",), c=("b",)),
+    "diamond": _graph(top=(), left=("top",), right=("top",), bottom=("left", "right")),
+    "join": _graph(x=(), y=(), z=(), sum=("x", "y", "z"), after=("sum",)),
+}
+
+
+class Workflows:
+    """What this process knows."""
+
+    def graph(self, workflow: str) -> Graph | None:
+        return GRAPHS.get(workflow)
+
+
+def make_coordinator(
+    store: Store, clock: Clock, *, extra: Mapping[type[Operation], Any] | None = None, **options: Any
+) -> Coordinator:
+    known = decisions(Lifecycle({"dag": DagMachine()}, Workflows()))
+    return Coordinator(store, known | dict(extra or {}), clock, **options)
+
+
+@asynccontextmanager
+async def opened_kernel(
+    site: Site, clock: Clock | None = None, **options: Any
+) -> AsyncIterator[tuple[Coordinator, Store]]:
+    """A coordinator on an open store; on a clock that stands still unless another is given."""
+    clock = clock or VirtualClock()
+    async with site.opened(clock) as store:
+        coordinator = make_coordinator(store, clock, **options)
+        try:
+            yield coordinator, store
+        finally:
+            await coordinator.close()
+
+
+def start(run: str, workflow: str = "solo", *, lease: bool = False, **fields: Any) -> StartRun:
+    """A start; with `lease` its entry points are leased to the worker w at once, with token 1."""
+    offer = Offer(worker="w", room=10, queues=("default",)) if lease else None
+    return StartRun(run=run, workflow=workflow, model="dag", offer=offer, **fields)
+
+
+def complete(run: str, node: str = "only", *, token: int = 1, attempt: int = 1, lease: bool = False) -> CompleteWork:
+    offer = Offer(worker="w", room=10, queues=("default",)) if lease else None
+    return CompleteWork(run=run, node=node, attempt=attempt, token=token, result=b"1", offer=offer)
+
+
+def claim_request(worker: str = "w", queue: str = "default", limit: int = 1000) -> ClaimRequest:
+    return ClaimRequest(worker=worker, queue=queue, limit=limit, workflows=tuple(GRAPHS), actions=(JOB,))
+
+
+def by_key(handed: Sequence[Handed]) -> list[Handed]:
+    return sorted(handed, key=lambda item: work_key(item.work))
+
+
+def work_key(work: Work) -> tuple[str, str, int]:
+    return (work.run, work.node, work.attempt)

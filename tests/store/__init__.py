@@ -1,0 +1,1 @@
+"""What every store promises, and the migrations that make its tables."""

@@ -1,0 +1,1 @@
+"""One suite that memory, SQLite and PostgreSQL all pass."""
