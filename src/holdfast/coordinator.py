@@ -245,7 +245,9 @@ class Coordinator:
         if item.error is not None and not isinstance(item.error, HoldfastError):
             log.error("deciding %s raised", type(operation).__name__, exc_info=item.error)
         if (spent := self._clock.monotonic() - started) > SLOW_DECISION_SECONDS:
-            log.warning("deciding %s took %.0f ms: code inside a decision must be quick", operation, spent * 1000)
+            log.warning(
+                "deciding %s took %.0f ms: code inside a decision must be quick", _named(operation), spent * 1000
+            )
         return None
 
     # -- the locked path
@@ -288,7 +290,7 @@ class Coordinator:
             except Exception as error:
                 self._forget(batch)
                 if len(batch) == 1:
-                    log.exception("an operation could not be written: %s", batch[0].operation)
+                    log.exception("%s could not be written", _named(batch[0].operation))
                     self._fail(batch, error)
                     return
                 await self._apply_halves(batch)
@@ -409,6 +411,11 @@ def _likely_needs(operation: Operation) -> list[Need]:
     if node is not None and attempt is not None:
         return [(WORK, (operation.runs[0], node, attempt))]
     return []
+
+
+def _named(operation: Operation) -> str:
+    """The operation without its payload, which does not belong in a log."""
+    return " ".join([type(operation).__name__, *operation.runs])
 
 
 def _gave_up(error: Conflict) -> StoreUnavailable:

@@ -11,14 +11,16 @@ import click
 from holdfast.cli.failures import FAILED, OK
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
 from holdfast.cli.output import Cell, print_facts, print_heading, print_json, print_table, progress, say
-from holdfast.cli.times import AGE, moment_of, shown_seconds
+from holdfast.cli.times import moment_of, read_age, shown_seconds
 
 if TYPE_CHECKING:
     from holdfast.store.contract import StoreStats, WorkerRow
 
 
 @click.command()
-@click.option("--older-than", type=AGE, required=True, metavar="AGE", help="How long ago they ended: 30d, 12h, 1w.")
+@click.option(
+    "--older-than", callback=read_age, required=True, metavar="AGE", help="How long ago they ended: 30d, 12h, 1w."
+)
 @common_options
 @pass_options
 @asynchronous

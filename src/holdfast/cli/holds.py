@@ -85,10 +85,10 @@ async def maintenance_status(options: Options) -> None:
         now = datetime.now(UTC)
         rows = []
         for hold in holds:
-            since = moment_of(hold.since)
-            assert since is not None
             mode = "drained" if hold.scope == "drain" else "maintenance"
-            rows.append([_described(hold), mode, hold.by, shown_moment(since, now)])
+            rows.append(
+                [_described(hold), mode, hold.by, shown_moment(datetime.fromtimestamp(hold.since / 1e6, UTC), now)]
+            )
         print_table(["WHAT", "MODE", "BY", "SINCE"], rows)
 
 

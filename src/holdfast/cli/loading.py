@@ -105,7 +105,7 @@ def _refuse_shadowed(name: str, module: ModuleType) -> None:
     loaded = getattr(module, "__file__", None)
     if mine.is_file() and (loaded is None or not mine.samefile(loaded)):
         raise Failure(
-            f"{name} is the name of another module, so {_shown(str(mine))} was not imported ({loaded or 'built in'} was)",
-            hint="rename the file",
+            f"{name} is the name of another module, so {_shown(str(mine))} was not imported",
+            hint=f"rename the file: Python has {loaded or 'one that is built in'} under that name",
             code=USAGE,
         )

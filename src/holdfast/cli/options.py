@@ -127,7 +127,7 @@ def require_database(url: str) -> None:
     if path is not None and not path.exists():
         raise Failure(
             f"there is no database {path}",
-            hint="give --url or set HOLDFAST_URL; `holdfast start`, `holdfast worker` and `holdfast migrate` create one",
+            hint="give --url or set HOLDFAST_URL; `holdfast migrate`, `holdfast start` and `holdfast worker` create it",
             code=NOT_FOUND,
         )
 

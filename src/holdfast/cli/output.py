@@ -152,11 +152,11 @@ def print_heading(text: str) -> None:
 class Progress(Protocol):
     """Something a person watches while a command works."""
 
-    def advance_to(self, done: int, total: int | None = None) -> None: ...
+    def advance_to(self, done: int) -> None: ...
 
 
 class _Silent:
-    def advance_to(self, done: int, total: int | None = None) -> None:
+    def advance_to(self, done: int) -> None:
         """Nobody watches."""
 
 
@@ -174,7 +174,7 @@ def progress(title: str, total: int | None) -> Iterator[Progress]:
         task = bar.add_task(title, total=total)
 
         class Shown:
-            def advance_to(self, done: int, total: int | None = None) -> None:
-                bar.update(task, completed=done, **({} if total is None else {"total": total}))
+            def advance_to(self, done: int) -> None:
+                bar.update(task, completed=done)
 
         yield Shown()

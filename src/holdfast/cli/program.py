@@ -47,11 +47,7 @@ class Program(click.Group):
         return list(HOMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        home = HOMES.get(cmd_name)
-        if home is None:
-            return None
-        command: click.Command = getattr(importlib.import_module(home), cmd_name)
-        return command
+        return _loaded(cmd_name) if cmd_name in HOMES else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -66,12 +62,7 @@ class Program(click.Group):
         width = max(map(len, HOMES))
         for title, names in SECTIONS.items():
             with formatter.section(title):
-                rows = []
-                for name in names:
-                    command = self.get_command(ctx, name)
-                    assert command is not None
-                    rows.append((name.ljust(width), command.get_short_help_str(formatter.width)))
-                formatter.write_dl(rows)
+                formatter.write_dl([(name.ljust(width), _loaded(name).get_short_help_str()) for name in names])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):
@@ -84,14 +75,13 @@ class Program(click.Group):
         prog_name: str | None = None,
         complete_var: str | None = None,
         standalone_mode: bool = True,
-        windows_expand_args: bool = True,
         **extra: Any,
     ) -> NoReturn:
         """Run a command and exit with its code, whatever happens in it."""
         # Made here and not by click, because it has to outlive the context when an error is reported.
         options: Options = extra.setdefault("obj", Options())
         try:
-            done = super().main(args, prog_name or "holdfast", complete_var, False, windows_expand_args, **extra)
+            done = super().main(args, prog_name or "holdfast", complete_var, False, **extra)
             sys.stdout.flush()
         except click.exceptions.NoArgsIsHelpError as wanted:
             click.echo(wanted.format_message())
@@ -105,6 +95,11 @@ class Program(click.Group):
         except (Exception, KeyboardInterrupt) as error:
             sys.exit(report(error, as_json=options.as_json, debug=options.debug))
         sys.exit(done if isinstance(done, int) else OK)
+
+
+def _loaded(name: str) -> click.Command:
+    command: click.Command = getattr(importlib.import_module(HOMES[name]), name)
+    return command
 
 
 def _leave_quietly() -> NoReturn:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from holdfast.cli.failures import note
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
 from holdfast.cli.output import Cell, on_terminal, one_line, print_json, print_table, say
 from holdfast.cli.start import parse_tags
-from holdfast.cli.times import PAST, shown_distance, shown_seconds
+from holdfast.cli.times import read_past, shown_distance, shown_seconds
 
 if TYPE_CHECKING:
-    from holdfast.engine import RunInfo
+    from holdfast.listing import RunInfo
 
 STATUSES = ("pending", "running", "suspended", "paused", "cancelling", "completed", "failed", "cancelled")
 REASON_WIDTH = 60
@@ -24,7 +25,9 @@ REASON_WIDTH = 60
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
 @click.option("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="Only these (repeatable).")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", callback=parse_tags, help="Only with this tag.")
-@click.option("--since", type=PAST, metavar="TIME", help="Only started since: 2h30m (ago) or 2031-05-01T12:00:00Z.")
+@click.option(
+    "--since", callback=read_past, metavar="TIME", help="Only started since: 2h30m (ago) or 2031-05-01T12:00:00Z."
+)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many to list.")
 @click.option("--after", metavar="RUN", help="Go on after this run: the next page.")
 @common_options
@@ -43,7 +46,7 @@ async def runs(
     async with opened(options) as engine:
         page = await engine.find(workflow=workflow, status=statuses, tags=tags, since=since, limit=limit, after=after)
     if options.as_json:
-        print_json({"runs": list(page), "next": page.cursor})
+        print_json({"runs": [_document(info) for info in page], "next": page.cursor})
         return
     if not page:
         say("no runs match" if workflow or statuses or tags or since or after else "there are no runs yet")
@@ -62,6 +65,11 @@ async def runs(
     print_table(headers, rows, whole=("RUN", "STATUS", "STARTED", "TOOK"))
     if page.cursor is not None and on_terminal():
         note(f"there may be more: add --after {page.cursor}")
+
+
+def _document(info: RunInfo) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.structs.asdict(info)
+    return {"run": document.pop("id"), **document}  # as every other command calls it
 
 
 def _row(info: RunInfo, now: datetime) -> list[str]:

@@ -264,7 +264,7 @@ def _print_nodes(shown: RunShown) -> None:
                 Cell(MARKS.get(node.state, WAITING), node.state),
                 node.id,
                 Cell(f"{node.state} ({node.detail})" if node.detail else node.state, node.state),
-                str(len(node.attempts) or ""),
+                str(sum(each.started_at is not None for each in node.attempts) or ""),
                 took,
                 *([", ".join(node.after)] if parents else []),
                 "" if failed is None or node.state == "completed" else f"{failed['type']}: {failed['message']}",

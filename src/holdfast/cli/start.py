@@ -11,7 +11,7 @@ import click
 from holdfast.cli.failures import FAILED, OK, USAGE, Failure, note
 from holdfast.cli.options import Options, asynchronous, common_options, load_app, opened, pass_options
 from holdfast.cli.output import print_json, printable
-from holdfast.cli.times import FUTURE
+from holdfast.cli.times import read_future
 
 if TYPE_CHECKING:
     from holdfast.core.rows import Run
@@ -37,13 +37,15 @@ def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.option("--queue", metavar="NAME", help="The queue whose workers run it.")
 @click.option("--priority", type=int, default=0, help="Higher runs first.", show_default=True)
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", callback=parse_tags, help="Tag it (repeatable).")
-@click.option("--at", type=FUTURE, metavar="TIME", help="Not before this time: 2031-05-01T12:00:00Z or +2h30m.")
+@click.option(
+    "--at", callback=read_future, metavar="TIME", help="Not before this time: 2031-05-01T12:00:00Z or +2h30m."
+)
 @click.option("--paused", is_flag=True, help="Start it paused; `holdfast resume` lets it go.")
 @click.option("--restart", is_flag=True, help="If the key's run has ended, start a new one under the key.")
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result; exit code 1 if the run fails.")
 @common_options
 @pass_options
-def start(options: Options, target: str, words: tuple[str, ...], wait: bool, restart: bool, **given: Any) -> int:
+def start(options: Options, /, target: str, words: tuple[str, ...], wait: bool, restart: bool, **given: Any) -> int:
     """Start a run and print its id.
 
     THING is an action or a Dag class of MODULE (or its bare name, with --app). An action takes ARGS in the

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import click
 
+T = TypeVar("T")
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
 PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+DISTANCES: Final = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
 LONGEST_SECONDS: Final = 100 * 365 * 86_400
 
 
@@ -37,23 +39,21 @@ def parse_instant(text: str, now: datetime, sign: int) -> datetime:
     return moment if moment.tzinfo is not None else moment.astimezone()
 
 
-class _Parsed(click.ParamType):
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
-        self.name = name
-        self._parse = parse
+def read_with(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    """An option's callback that parses its text, and refuses it in the words of the parser."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
+    def read(ctx: click.Context, param: click.Parameter, text: str | None) -> T | None:
         try:
-            return self._parse(value)
+            return None if text is None else parse(text)
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            raise click.BadParameter(str(error), ctx, param) from None
+
+    return read
 
 
-AGE: Final = _Parsed("age", parse_duration)
-FUTURE: Final = _Parsed("time", lambda text: parse_instant(text, datetime.now(UTC), 1))
-PAST: Final = _Parsed("time", lambda text: parse_instant(text, datetime.now(UTC), -1))
+read_age: Final = read_with(parse_duration)
+read_future: Final = read_with(lambda text: parse_instant(text, datetime.now(UTC), 1))
+read_past: Final = read_with(lambda text: parse_instant(text, datetime.now(UTC), -1))
 
 
 def moment_of(microseconds: int | None) -> datetime | None:
@@ -71,10 +71,8 @@ def shown_distance(moment: datetime, now: datetime) -> str:
     seconds = (now - moment).total_seconds()
     if abs(seconds) < 1:
         return "just now"
-    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1)):
-        count = int(abs(seconds) // size)
-        if count:
-            break
+    unit, size = next(pair for pair in DISTANCES if abs(seconds) >= pair[1])
+    count = int(abs(seconds) // size)
     words = f"{count} {unit}{'' if count == 1 else 's'}"
     return f"{words} ago" if seconds > 0 else f"in {words}"
 

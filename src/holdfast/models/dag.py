@@ -102,7 +102,7 @@ class DagMachine:
                 )
             work = replace(work, completed=work.completed + 1)
             known = True
-        if work.completed == work.required:
+        if work.completed == work.required and work.status == BLOCKED:  # one that was skipped stays so
             parents = _parents(view, run, node, parent)
             work = replace(work, due=view.now, parents=parents, ancestry=ancestry_hash(node.id, 1, parents))
             work = make_ready(view, run, work, handing)

@@ -155,7 +155,7 @@ class Lifecycle:
 
     def fail(self, view: View, op: FailWork) -> Settled:
         status = TIMED_OUT if op.timed_out else FAILED
-        held = self._lease(view, op, status)
+        held = self._lease(view, op, status, SKIPPED)
         if isinstance(held, Settled):
             return held
         run, work = held
@@ -173,7 +173,7 @@ class Lifecycle:
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
 
     def kill(self, view: View, op: KillWork) -> Settled:
-        held = self._lease(view, op, DEAD)
+        held = self._lease(view, op, DEAD, SKIPPED)
         if isinstance(held, Settled):
             return held
         run, work = held
@@ -193,7 +193,7 @@ class Lifecycle:
 
     def lapse(self, view: View, op: LapseWork) -> Settled:
         """I6: recorded as lost, no retry budget used; too many in a row without anything new is a dead letter."""
-        held = self._lease(view, op, LOST)
+        held = self._lease(view, op, LOST, DEAD, SKIPPED)
         if isinstance(held, Settled):
             return held
         run, work = held
@@ -213,7 +213,7 @@ class Lifecycle:
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
 
     def progress(self, view: View, op: RecordProgress) -> Settled:
-        held = self._lease(view, op, LEASED)
+        held = self._lease(view, op)
         if isinstance(held, Settled):
             return held
         run, work = held
@@ -229,8 +229,8 @@ class Lifecycle:
         view.put(WORK, replace(work, status=LEASED, token=op.token, worker=op.worker, started=view.now))
         return Settled(verdict=RECORDED)
 
-    def _lease(self, view: View, op: WorkOperation, wanted: str) -> tuple[Run, Work] | Settled:
-        """The run and item of a valid lease; or what to answer when it is stale or settled before."""
+    def _lease(self, view: View, op: WorkOperation, *recorded: str) -> tuple[Run, Work] | Settled:
+        """The run and item of a valid lease; else what to answer: stale, or `recorded` by this very report before."""
         run, work = view.run(op.run), view.get(WORK, (op.run, op.node, op.attempt))
         if run is None or work is None:
             return Settled(verdict=STALE)
@@ -238,7 +238,7 @@ class Lifecycle:
             return Settled(verdict=STALE, run_status=run.status)
         if work.status == LEASED and not run.ended and run.status != CANCELLING:
             return run, work
-        if work.status == wanted and wanted != READY:
+        if work.status in recorded:
             return Settled(verdict=REPEATED, run_status=run.status)
         return Settled(verdict=STALE, run_status=run.status)
 
@@ -297,7 +297,8 @@ class Lifecycle:
         if run.status in (COMPLETED, CANCELLED, CANCELLING) or not run.gave_up:
             return Changed(changed=False, status=run.status)
         run = self._reopen(view, record(view, run, "retried", by=op.by))
-        return Changed(changed=True, nodes=self._retry_nodes(view, run, None), status=RUNNING)
+        nodes = self._retry_nodes(view, run, None)
+        return Changed(changed=True, nodes=nodes, status=_run(view, op.run).status)
 
     def reattempt(self, view: View, op: ReattemptNode) -> Changed:
         run = _run(view, op.run)
@@ -305,21 +306,26 @@ class Lifecycle:
         if latest.status not in GAVE_UP or run.status in (COMPLETED, CANCELLED, CANCELLING):
             return Changed(changed=False, status=run.status)
         run = self._reopen(view, record(view, run, "reattempted", by=op.by, node=op.node))
-        return Changed(changed=True, nodes=self._retry_nodes(view, run, op.node), status=RUNNING)
+        nodes = self._retry_nodes(view, run, op.node)
+        return Changed(changed=True, nodes=nodes, status=_run(view, op.run).status)
 
     def skip(self, view: View, op: SkipNode) -> Changed:
         run = _run(view, op.run)
         latest = self._latest(view, run, op.node)
-        if run.status in (COMPLETED, CANCELLED, CANCELLING) or latest.status in (COMPLETED, SKIPPED, LEASED):
+        if latest.status == SKIPPED:
+            return Changed(changed=False, status=run.status)  # K8: whoever asks again is not told off
+        if run.status in (COMPLETED, CANCELLED, CANCELLING) or latest.status in (COMPLETED, LEASED):
             raise UsageError(
                 f"node {op.node} of run {run.id} cannot be skipped: it is {latest.status} and the run is {run.status}",
                 hint="only a node that gave up, is ready or is blocked can be skipped",
             )
         run = record(view, run, "skipped", by=op.by, node=op.node)
         if latest.status in GAVE_UP:
-            run = replace(self._reopen(view, run), gave_up=run.gave_up - 1)
+            run = replace(run, gave_up=run.gave_up - 1)
         elif latest.status == READY:
             run = replace(run, active=run.active - 1)
+        if latest.status in GAVE_UP or run.status == FAILED:
+            run = self._reopen(view, run)
         skipped = replace(latest, status=SKIPPED, token=latest.token + 1, finished=view.now)
         view.put(WORK, skipped)
         self.machines[run.model].advance(view, run, skipped, Handing(None), self.definitions)
@@ -336,6 +342,10 @@ class Lifecycle:
         if run.ended:
             view.put(RUNS, run)
         else:
+            for work in view.find(OpenWork(run.id)):
+                if work.status in (READY, LEASED):  # a failed run has nothing that could still be claimed
+                    view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
+            run = replace(run, active=0)
             end_run(view, run, FAILED, reason=f"the dead letter of node {op.node} was discarded by {op.by}")
         return Changed(changed=True, status=_run(view, op.run).status, nodes=(op.node,))
 
@@ -359,7 +369,7 @@ class Lifecycle:
 
     def _reopen(self, view: View, run: Run) -> Run:
         """Back to running, with ready work claimable again when its time has come."""
-        run = replace(run, status=RUNNING, reason=None, finished=None)
+        run = replace(run, status=PENDING if run.started is None else RUNNING, reason=None, finished=None)
         if not run.gave_up:
             run = replace(run, error=None)
         view.put(RUNS, run)

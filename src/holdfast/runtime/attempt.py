@@ -21,7 +21,7 @@ from holdfast.authoring.actions import Action
 from holdfast.authoring.context import Context, entered
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import DEFAULT_LIMIT_BYTES, decode_error, encode_error
+from holdfast.core.codec import DEFAULT_LIMIT_BYTES, encode_error
 from holdfast.core.errors import HoldfastError, StoreUnavailable
 from holdfast.core.operations import (
     RECORDED,
