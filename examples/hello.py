@@ -44,7 +44,7 @@ class Breakfast(hf.Dag):
 
     async def do(self, what: str) -> None:
         print(f"  {what} …", flush=True)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.5)
 
 
 if __name__ == "__main__":

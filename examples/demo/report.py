@@ -55,9 +55,19 @@ class Facts:
     def events_of(self, what: str, step: str | None = None) -> list[Event]:
         return [each for each in self.events if each.what == what and step in (None, each.step)]
 
-    def first_sign(self) -> float:
-        """When the second worker did the first thing."""
-        return min((each.at for each in self.events if each.pid != self.killed_pid), default=float("inf"))
+    def asked_again(self, lost: Attempt) -> float:
+        """When the second worker began what the first had not ended; never, if it did not."""
+        again = (
+            each.at
+            for each in self.events_of("asked", lost.step)
+            if each.run == lost.run and each.pid != self.killed_pid
+        )
+        return min(again, default=float("inf"))
+
+    def went_on_after_seconds(self) -> float:
+        """How long after the restart the last of what was cut off was under way again."""
+        times = [self.asked_again(each) for each in self.attempts if each.state == "lost"]
+        return max(times, default=float("inf")) - self.restarted_at
 
 
 async def collect_attempts(handles: Mapping[int, hf.Handle[None]]) -> list[Attempt]:
@@ -106,19 +116,18 @@ def print_interrupted(console: Console, facts: Facts) -> None:
             for each in facts.events
             if (each.run, each.step) == (lost.run, lost.step) and each.pid != facts.killed_pid
         ]
-        asked = next((each.at for each in again if each.what == "asked"), float("inf"))
         recognised = any(each.what == "known" for each in again)
         table.add_row(
             str(lost.order),
             lost.step,
             how_far(facts.events, lost.call),
-            f"{asked - facts.killed_at:.2f} s",
+            f"{facts.asked_again(lost) - facts.killed_at:.2f} s",
             "known by its key" if recognised else "done",
         )
     console.print(table)
     console.print(
-        f"The new worker was at work {facts.first_sign() - facts.restarted_at:.2f} s after its start, although the "
-        f"dead one's lease of {facts.lease_seconds:g} s had not run out: a dead process holds no lock on its file, "
+        f"All of it was under way again {facts.went_on_after_seconds():.2f} s after the new worker was started. The "
+        f"lease of the dead one is good for {facts.lease_seconds:g} s, but a dead process holds no lock on its file, "
         "and that is proof enough to take its work over.",
         highlight=False,
     )
@@ -141,7 +150,7 @@ def verdicts(facts: Facts) -> list[tuple[bool, str]]:
     effects = Counter(each.key for each in facts.events_of("done"))
     asked = Counter(each.call for each in facts.events_of("asked"))
     explained = orders * steps + len(facts.events_of("refused")) + _interrupted(facts)
-    went_on = facts.first_sign() - facts.restarted_at
+    went_on = facts.went_on_after_seconds()
     return [
         (
             len(facts.statuses) == orders and set(facts.statuses.values()) == {"completed"},
@@ -161,7 +170,7 @@ def verdicts(facts: Facts) -> list[tuple[bool, str]]:
         ),
         (
             went_on < PROMPT_SECONDS,
-            f"work went on {went_on:.1f} s after the restart, not after the lease of {facts.lease_seconds:g} s",
+            f"work went on again {went_on:.1f} s after the restart, not after a lease of {facts.lease_seconds:g} s",
         ),
         (
             facts.repeated_starts == orders and facts.new_runs == 0,

@@ -91,6 +91,7 @@ class BlockingHandle(Generic[R]):
         return self._thread.run(self._handle.explain())
 
     def waits(self) -> list[Wait]:
+        """What this run waits for."""
         return self._thread.run(self._handle.waits())
 
     def dag(self) -> Graph:

@@ -323,11 +323,10 @@ class Coordinator:
         topics = sorted({topic for item in batch for topic in item.operation.topics})
         runs = {run for item in batch for run in item.operation.runs} | aside
         supplied: list[tuple[Need, list[Any]]] = []
+        waiters: list[Need] = [WaitersOf(topic) for topic in topics]
         if topics:
             await tx.lock_topics(topics)
-            asked: list[Need] = [WaitersOf(topic) for topic in topics]
-            supplied = list(zip(asked, await tx.load(asked), strict=True))
-            runs |= {wait.run for _, rows in supplied for wait in rows}
+            runs |= {wait.run for rows in await tx.load(waiters) for wait in rows}
             if failpoints.armed:
                 await failpoints.reach("load.after_topics")
         for run in runs:
@@ -336,6 +335,7 @@ class Coordinator:
         if failpoints.armed:
             await failpoints.reach("load.after_locks")
         needs: list[Need] = [(RUNS, (run,)) for run in sorted(runs)]
+        needs += waiters  # again: while their runs were waited for they can only have become fewer
         needs += [need for item in batch for need in _likely_needs(item.operation)]
         while True:
             if needs:

@@ -53,7 +53,7 @@ from holdfast.runtime.system import System, real_system
 from holdfast.runtime.trace import Tracer
 from holdfast.runtime.watch import Watch
 from holdfast.runtime.worker import Worker
-from holdfast.start_options import start_operation
+from holdfast.start_options import checked_text, start_operation
 from holdfast.store.contract import Finding, FindRuns, Store, StoreStats, WorkerRow
 
 if TYPE_CHECKING:
@@ -448,7 +448,7 @@ class Engine:
 
     def get(self, run_id: str) -> Handle[Any]:
         """A handle on a run by its id. Awaiting it checks that the run exists."""
-        return Handle(self, run_id)
+        return Handle(self, checked_text(run_id, "a run id"))
 
     async def find(
         self,
@@ -521,8 +521,8 @@ class Engine:
 
     async def prune(self, *, older_than_seconds: float, on_batch: Callable[[int], None] | None = None) -> int:
         """Delete runs that ended longer ago than this, in small batches; how many."""
-        if older_than_seconds < 0:
-            raise UsageError(f"older_than_seconds is {older_than_seconds}", hint="give an age of 0 or more")
+        if not 0 <= older_than_seconds < 1e12:  # NaN is neither
+            raise UsageError(f"older_than_seconds is {older_than_seconds}", hint="give an age of 0 or more seconds")
         before = self.store.now() - int(older_than_seconds * 1e6)
         total = 0
         while True:
@@ -584,8 +584,12 @@ def run(workflow: Any, /, *args: Any, key: str | None = None, timeout: float | N
     return asyncio.run(main())
 
 
-def _check_worker(queues: object, concurrency: object) -> None:
+def _check_worker(queues: tuple[str, ...] | list[str] | str, concurrency: object) -> None:
     if isinstance(queues, str):
         raise UsageError(f"queues is the text {queues!r}", hint=f"give a list: queues=[{queues!r}]")
-    if not isinstance(concurrency, int) or concurrency < 1:
+    for queue in queues:
+        checked_text(queue, "a name in queues")
+    if not queues:
+        raise UsageError("queues is empty, so the worker would serve nothing", hint='give a list: queues=["default"]')
+    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
         raise UsageError(f"concurrency is {concurrency!r}", hint="give a whole number of 1 or more")

@@ -46,6 +46,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.explain import Explanation, explain
+from holdfast.listing import readable
 from holdfast.runtime.definitions import known_exception
 
 if TYPE_CHECKING:
@@ -221,10 +222,9 @@ class Handle(Generic[R]):
 
     async def history(self) -> list[HistoryEntry]:
         """The run's record: what people and the engine did to it, oldest first."""
+        await self._row()  # a run that is not there must not look like one without a record
         return [
-            HistoryEntry(
-                sequence=entry.sequence, kind=entry.kind, at=_time(entry.at), data=msgspec.json.decode(entry.data)
-            )
+            HistoryEntry(sequence=entry.sequence, kind=entry.kind, at=_time(entry.at), data=readable(entry.data))
             for entry in await self._engine.store.history(self.id)
         ]
 
@@ -233,6 +233,8 @@ class Handle(Generic[R]):
         return await explain(self._engine.store, await self._row())
 
     async def waits(self) -> list[Wait]:
+        """What this run waits for."""
+        await self._row()
         return await self._engine.store.rows(WaitsOf(self.id))
 
     async def dag(self) -> Graph:
@@ -254,6 +256,7 @@ class Handle(Generic[R]):
 
     async def step_executions(self, node: str | None = None) -> list[StepExecution]:
         """Every attempt that was recorded, of one node or of all."""
+        await self._row()
         return [_execution(work) for work in await self._work() if node is None or work.node == node]
 
 
@@ -286,7 +289,7 @@ def _execution(work: Work) -> StepExecution:
         started_at=None if work.started is None else _time(work.started),
         completed_at=None if work.finished is None else _time(work.finished),
         error=None if work.error is None else decode_error(work.error),
-        outcome=None if work.outcome is None else msgspec.json.decode(work.outcome),
+        outcome=None if work.outcome is None else readable(work.outcome),
         ancestry_hash=work.ancestry,
         token=work.token,
     )

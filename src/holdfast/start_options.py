@@ -11,6 +11,7 @@ from holdfast.core.errors import UsageError
 from holdfast.core.operations import PolicyOverride, StartRun
 
 TEXT_LIMIT_BYTES = 255
+TAGS_LIMIT = 100
 
 
 def start_operation(
@@ -28,6 +29,8 @@ def start_operation(
     """The start as data; UsageError names the option that does not fit."""
     if if_exists not in ("same", "restart"):
         raise UsageError(f"if_exists is {if_exists!r}", hint='use "same" or "restart"')
+    if not isinstance(paused, bool):
+        raise UsageError(f"paused is {paused!r}", hint="give True or False")
     _check_priority(priority)
     return StartRun(
         run=run,
@@ -68,16 +71,30 @@ def _check_priority(priority: object) -> None:
 
 def checked_text(text: object, what: str) -> str:
     """A short printable text, as keys, queues and tags are."""
-    if not isinstance(text, str) or not text or len(text.encode("utf-8", "surrogatepass")) > TEXT_LIMIT_BYTES:
-        raise UsageError(f"{what} is {str(text)[:40]!r}", hint=f"give a text of 1 to {TEXT_LIMIT_BYTES} bytes")
+    fix = f"give a text of 1 to {TEXT_LIMIT_BYTES} bytes in UTF-8"
+    if not isinstance(text, str):
+        raise UsageError(f"{what} is {text!r:.80}, a {type(text).__name__}", hint=fix)
+    if not text:
+        raise UsageError(f"{what} is empty", hint=fix)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > TEXT_LIMIT_BYTES:
+        raise UsageError(f"{what} is {text[:40]!r}… with {size:,} bytes", hint=fix)
     if not text.isprintable():
         raise UsageError(f"{what} {text!r} has characters that cannot be printed", hint="use printable ones only")
     return text
 
 
 def _checked_tags(tags: Mapping[str, str] | None) -> str:
-    if not tags:
+    if tags is None:
         return "{}"
+    if not isinstance(tags, Mapping):
+        raise UsageError(
+            f"tags is {tags!r:.80}, a {type(tags).__name__}", hint='give names with texts: {"tenant": "acme"}'
+        )
+    if len(tags) > TAGS_LIMIT:
+        raise UsageError(
+            f"{len(tags):,} tags were given", hint=f"give at most {TAGS_LIMIT}; the rest belongs in the input"
+        )
     for name, value in tags.items():
         checked_text(name, "a tag's name")
         checked_text(value, f"the value of tag {name}")
@@ -86,7 +103,9 @@ def _checked_tags(tags: Mapping[str, str] | None) -> str:
 
 def microseconds(at: object) -> int:
     """An aware datetime as the database counts time."""
-    if not isinstance(at, datetime) or at.tzinfo is None:
+    if not isinstance(at, datetime):
+        raise UsageError(f"{at!r:.80} is a {type(at).__name__} and no time", hint="give an aware datetime")
+    if at.utcoffset() is None:
         raise UsageError(
             f"{at!r} has no time zone", hint="give an aware datetime, such as datetime.now(UTC) + timedelta(hours=1)"
         )

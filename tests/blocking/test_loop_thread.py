@@ -164,9 +164,13 @@ def test_an_asynchronous_context_is_entered_and_left_on_the_loop(loop_thread: Lo
         finally:
             seen.append(f"leave {threading.current_thread().name}")
 
-    with pytest.raises(KeyboardInterrupt), loop_thread.entered(context()) as value:
-        assert value == "value"
-        raise KeyboardInterrupt
+    def interrupted() -> None:
+        with loop_thread.entered(context()) as value:
+            assert value == "value"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert seen == ["enter holdfast-loop", "leave holdfast-loop"]
     assert loop_thread.run(answer()) == 42
 

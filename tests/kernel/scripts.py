@@ -122,14 +122,14 @@ class _Writer:
 
     def _operation(self) -> Operation:
         chance = self.chance
-        kind = chance.choices(["start", "settle", "operator", "repeat", "hold"], [5, 12, 5, 2, 1])[0]
+        kind = chance.choices(["start", "settle", "operator", "repeat", "hold"], [5, 12, 5, 2, 2])[0]
         if kind == "repeat" and self.said:
             return chance.choice(self.said[-40:])
         if kind == "hold":
             scope, name = chance.choice(
                 [("all", ""), ("workflow", "chain"), ("queue", "slow"), ("drain", "solo"), ("drain", "join")]
             )
-            return SetHold(scope=scope, name=name, on=chance.random() < 0.4, by=chance.choice(["ann", "bob"]))
+            return SetHold(scope=scope, name=name, on=chance.random() < 0.45, by=chance.choice(["ann", "bob"]))
         if kind == "settle" and (work := self._some_work()) is not None:
             return self._settle(work)
         if kind == "operator" and self.store.tables[RUNS]:

@@ -33,6 +33,6 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> str:
+def journal_path(tmp_path: Path) -> str:
     """Where the actions of this test write down what they do."""
     return str(tmp_path / "journal")

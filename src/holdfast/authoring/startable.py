@@ -73,9 +73,13 @@ def resolve_start(
     raise _refusal(thing)
 
 
-def graph_of_action(action: Action[..., Any]) -> Graph:
-    """The graph of an action started on its own: one node named like the action, called with the run's input."""
-    return Graph((Node(id=action.name, name=action.name, job=action.name, policy=action.policy),))
+def graph_of_action(action: Action[..., Any], name: str | None = None) -> Graph:
+    """The graph of an action started on its own: one node named like the action, called with the run's input.
+
+    `name` is the alias that a run was started under, since its node keeps that name (I15).
+    """
+    name = name or action.name
+    return Graph((Node(id=name, name=name, job=name, policy=action.policy),))
 
 
 def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int) -> StartSpec:
@@ -152,9 +156,11 @@ def _refusal(thing: object) -> UsageError:
             hint=f"write engine.start({thing.__qualname__}({fields}))",
         )
     if inspect.iscoroutine(thing):
+        owner = None if thing.cr_frame is None else thing.cr_frame.f_locals.get("self")
+        name = f"action {owner.name}" if isinstance(owner, Action) else thing.__qualname__
         thing.close()  # or Python would warn later, far from the mistake, that it was never awaited
         return UsageError(
-            f"{thing.__qualname__} was called already, and a coroutine was started",
+            f"{name} was called already, and a coroutine was started",
             hint="pass the action and its arguments: engine.start(action, argument), or action.bind(…)",
         )
     if inspect.isroutine(thing):

@@ -129,7 +129,7 @@ def parse_word(word: str, annotation: Any, name: str) -> Any:
     shown = getattr(annotation, "__name__", None) or str(annotation)
     raise Failure(
         f"argument {name!r} is {word!r}, which is no {shown}",
-        hint="give it as JSON, in quotes that your shell keeps, for example '{\"id\": 7}'",
+        hint="a number or true is written plainly, a list or a record as JSON in quotes: '{\"id\": 7}'",
         code=USAGE,
     ) from refusal
 

@@ -74,18 +74,18 @@ def _worker(row: WorkerRow, now: int) -> dict[str, object]:
 def _print_stats(counted: StoreStats, workers: list[WorkerRow], now: int) -> None:
     for title, counts in (("runs", counted.runs), ("work", counted.work)):
         shown = [(status, count) for status, count in sorted(counts.items()) if count]
-        print_heading(title)
+        print_heading(title, first=title == "runs")
         if shown:
-            print_facts([(f"  {status}", Cell(f"{count:,}", status)) for status, count in shown])
+            print_facts([(status, Cell(f"{count:,}", status)) for status, count in shown])
         else:
-            say("  none")
+            say("none")
     print_heading("queues")
     if counted.queues:
         print_table(
-            ["  QUEUE", "READY", "DELAYED", "RUNNING", "OLDEST WAITS"],
+            ["QUEUE", "READY", "DELAYED", "RUNNING", "OLDEST WAITS"],
             [
                 [
-                    f"  {queue.queue}",
+                    queue.queue,
                     f"{queue.ready:,}",
                     f"{queue.delayed:,}",
                     f"{queue.leased:,}",
@@ -95,14 +95,14 @@ def _print_stats(counted: StoreStats, workers: list[WorkerRow], now: int) -> Non
             ],
         )
     else:
-        say("  nothing waits")
+        say("nothing waits")
     print_heading("workers")
     if workers:
         print_table(
-            ["  WORKER", "HOST", "PID", "QUEUES", "SLOTS", "STATE"],
+            ["WORKER", "HOST", "PID", "QUEUES", "SLOTS", "STATE"],
             [
                 [
-                    f"  {row.id}",
+                    row.id,
                     row.host,
                     str(row.pid),
                     ", ".join(row.queues),
@@ -111,10 +111,10 @@ def _print_stats(counted: StoreStats, workers: list[WorkerRow], now: int) -> Non
                 ]
                 for row in workers
             ],
-            whole=("  WORKER",),
+            whole=("WORKER",),
         )
     else:
-        say("  none is running")
+        say("none is running")
 
 
 @click.command()

@@ -10,6 +10,8 @@ from typing import Final
 
 import click
 
+from holdfast.cli.output import printable
+
 OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
@@ -53,9 +55,10 @@ def _of_click(error: click.ClickException) -> Failure:
     command = "holdfast" if not isinstance(error, click.UsageError) or error.ctx is None else error.ctx.command_path
     hint = f"`{command} --help` shows how it is used"
     # click puts its guess into the message; ours is the hint's business.
-    message, found, guess = message.partition(" Did you mean ")
+    message, found, guess = message.partition("Did you mean ")
     if found:
-        hint = f"did you mean {guess.rstrip('?')}? {hint}"
+        message = message.rstrip(" (")
+        hint = f"did you mean {guess.rstrip('?)')}? {hint}"
     return Failure(_uncapitalised(message.rstrip(".")), hint=hint, code=error.exit_code)
 
 
@@ -108,4 +111,4 @@ def line(label: str, text: str, colour: str) -> None:
     shown = f"{label}:"
     if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
         shown = click.style(shown, fg=colour, bold=True)
-    click.echo(f"{shown} {text}", err=True)
+    click.echo(f"{shown} {printable(text)}", err=True)

@@ -23,7 +23,10 @@ LOOK_SECONDS: Final = 0.25
 @click.group()
 @common_options
 def maintenance() -> None:
-    """Hold back work: nothing is claimed while on, and everything is still accepted."""
+    """Hold work back; new runs are still accepted.
+
+    While it is on nothing is claimed: of a workflow, of a queue, or at all. What is running goes on.
+    """
 
 
 def _scope(command: Any) -> Any:

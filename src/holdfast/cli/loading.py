@@ -16,6 +16,8 @@ from holdfast.cli.failures import NOT_FOUND, USAGE, Failure
 
 def load_modules(names: Sequence[str]) -> list[ModuleType]:
     """The imported modules, found in the current directory first. The first that fails ends the command."""
+    # What Holdfast itself needs of Python is loaded first: a file `queue.py` here must not take its place.
+    importlib.import_module("holdfast.engine")
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)

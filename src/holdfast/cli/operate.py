@@ -79,7 +79,10 @@ async def pause(options: Options, run: str, reason: str) -> None:
 @pass_options
 @asynchronous
 async def resume(options: Options, run: str) -> None:
-    """Let a paused run go on; retry what failed, if a failure paused it."""
+    """Let a paused run go on.
+
+    If a failure paused it, what failed gets a new attempt.
+    """
     async with opened(options) as engine:
         row = await find_run(engine, run)
         changed = await engine.get(row.id).resume(by=operator())

@@ -19,6 +19,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+GAP: Final = 2
+LEAST_WIDTH: Final = 16
 STYLES: Final = {
     "completed": "green",
     "ok": "green",
@@ -94,11 +96,14 @@ def say(text: str, status: str | None = None) -> None:
         click.echo(text)
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[str] = ()) -> None:
-    """Aligned columns. `whole` names the columns that must not be wrapped, because people copy them."""
+def print_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[str] = (), cut: Sequence[str] = ()
+) -> None:
+    """Aligned columns. On a terminal, `whole` ones are never wrapped, because people copy them, and `cut` ones end
+    with an ellipsis where the line ends."""
     shown = [[_cleaned(cell) for cell in row] for row in rows]
     if on_terminal():
-        _rich_table(headers, shown, whole)
+        _rich_table(headers, shown, whole, cut)
         return
     widths = [max(len(cell) for cell in column) for column in zip(headers, *shown, strict=True)]
     for row in (headers, *shown):
@@ -110,16 +115,44 @@ def _cleaned(cell: str) -> str:
     return Cell(flat, cell.status) if isinstance(cell, Cell) else flat
 
 
-def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], whole: Sequence[str]) -> None:
+def _rich_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], whole: Sequence[str], cut: Sequence[str]
+) -> None:
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for header in headers:
-        table.add_column(header, no_wrap=header in whole, overflow="fold")
+    terminal = console()
+    natural = [max(cell_len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
+    widths = _fitted(headers, natural, cut, terminal.width)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
+    for index, width in widths.items():
+        header = headers[index]
+        # Rich would rather cut an id than wrap its neighbour, so the least width has to be said.
+        fixed = header in whole or header in cut
+        table.add_column(header, no_wrap=fixed, overflow="fold", min_width=width if fixed else None)
     for row in rows:
-        table.add_row(*(Text(cell, style=STYLES.get(getattr(cell, "status", ""), "")) for cell in row))
-    console().print(table)
+        texts = []
+        for index, width in widths.items():
+            text = Text(row[index], style=STYLES.get(getattr(row[index], "status", ""), ""))
+            if headers[index] in cut:
+                text.truncate(width, overflow="ellipsis")
+            texts.append(text)
+        table.add_row(*texts)
+    terminal.print(table)
+
+
+def _fitted(headers: Sequence[str], natural: Sequence[int], cut: Sequence[str], room: int) -> dict[int, int]:
+    """Widths by column. A column that may be cut gets what the others leave, or is left out if that is too little."""
+    left = room - sum(width + GAP for header, width in zip(headers, natural, strict=True) if header not in cut)
+    widths: dict[int, int] = {}
+    for index, (header, width) in enumerate(zip(headers, natural, strict=True)):
+        if header not in cut:
+            widths[index] = width
+        elif left >= min(width, LEAST_WIDTH):
+            widths[index] = min(width, left)
+            left -= widths[index] + GAP
+    return widths
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
@@ -134,16 +167,15 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
             if on_terminal():
                 from rich.text import Text
 
-                console().print(
-                    Text(start, style="dim") + Text(text, style=STYLES.get(status or "", "")), soft_wrap=True
-                )
+                console().print(Text.assemble((start, "dim"), (text, STYLES.get(status or "", ""))), soft_wrap=True)
             else:
                 click.echo(start + text)
 
 
-def print_heading(text: str) -> None:
-    """The name of a part, with an empty line before it."""
-    click.echo()
+def print_heading(text: str, *, first: bool = False) -> None:
+    """The name of a part, with an empty line before it unless it is the first."""
+    if not first:
+        click.echo()
     if on_terminal() and not os.environ.get("NO_COLOR"):
         text = click.style(text, bold=True)
     click.echo(text)

@@ -37,6 +37,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "doctor": "holdfast.cli.database",
     },
 }
+SHORT_HELP: Final = 100
 HOMES: Final = {name: home for commands in SECTIONS.values() for name, home in commands.items()}
 
 
@@ -62,7 +63,9 @@ class Program(click.Group):
         width = max(map(len, HOMES))
         for title, names in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), _loaded(name).get_short_help_str()) for name in names])
+                formatter.write_dl(
+                    [(name.ljust(width), _loaded(name).get_short_help_str(SHORT_HELP)) for name in names]
+                )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):
@@ -80,6 +83,9 @@ class Program(click.Group):
         """Run a command and exit with its code, whatever happens in it."""
         # Made here and not by click, because it has to outlive the context when an error is reported.
         options: Options = extra.setdefault("obj", Options())
+        words = sys.argv[1:] if args is None else list(args)
+        # Looked for here as well: a line that cannot be parsed never gets as far as its options.
+        options.as_json = "--json" in words[: words.index("--") if "--" in words else None]
         try:
             done = super().main(args, prog_name or "holdfast", complete_var, False, **extra)
             sys.stdout.flush()
@@ -117,6 +123,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 @click.group(
+    "holdfast",
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="RUN is a run's id, the beginning of one if no other begins so, or WORKFLOW/KEY.",

@@ -10,15 +10,14 @@ import msgspec
 
 from holdfast.cli.failures import note
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
-from holdfast.cli.output import Cell, on_terminal, one_line, print_json, print_table, say
+from holdfast.cli.output import Cell, on_terminal, print_json, print_table, say
 from holdfast.cli.start import parse_tags
-from holdfast.cli.times import read_past, shown_distance, shown_seconds
+from holdfast.cli.times import read_past, shown_age, shown_seconds
 
 if TYPE_CHECKING:
     from holdfast.listing import RunInfo
 
 STATUSES = ("pending", "running", "suspended", "paused", "cancelling", "completed", "failed", "cancelled")
-REASON_WIDTH = 60
 
 
 @click.command()
@@ -56,13 +55,13 @@ async def runs(
     rows = [_row(info, now) for info in page]
     for header, cells in (
         ("TAGS", [" ".join(f"{name}={value}" for name, value in info.tags.items()) for info in page]),
-        ("REASON", [one_line(info.reason or "", REASON_WIDTH) for info in page]),
+        ("REASON", [info.reason or "" for info in page]),
     ):
         if any(cells):  # most runs have neither, and an id is long
             headers.append(header)
             for row, cell in zip(rows, cells, strict=True):
                 row.append(cell)
-    print_table(headers, rows, whole=("RUN", "STATUS", "STARTED", "TOOK"))
+    print_table(headers, rows, whole=("RUN", "STATUS", "STARTED", "TOOK"), cut=("TAGS", "REASON"))
     if page.cursor is not None and on_terminal():
         note(f"there may be more: add --after {page.cursor}")
 
@@ -79,6 +78,6 @@ def _row(info: RunInfo, now: datetime) -> list[str]:
         info.workflow,
         info.key or "",
         Cell(info.status, info.status),
-        shown_distance(info.created_at, now) if on_terminal() else f"{info.created_at:%Y-%m-%dT%H:%M:%SZ}",
+        shown_age(info.created_at, now) if on_terminal() else f"{info.created_at:%Y-%m-%dT%H:%M:%SZ}",
         took,
     ]

@@ -98,6 +98,7 @@ async def show(options: Options, run: str, traceback: bool) -> None:
         return
     _print_run(shown)
     _print_nodes(shown)
+    _print_errors(shown)
     if traceback:
         _print_tracebacks(shown)
     _print_history(shown)
@@ -109,7 +110,7 @@ async def show(options: Options, run: str, traceback: bool) -> None:
 @pass_options
 @asynchronous
 async def explain(options: Options, run: str) -> None:
-    """Say in plain words why a run is where it is, and what would move it."""
+    """Say why a run is where it is, and what would move it."""
     async with opened(options) as engine:
         row = await find_run(engine, run)
         explanation = await engine.get(row.id).explain()
@@ -236,12 +237,20 @@ def _print_run(shown: RunShown) -> None:
         took = shown_seconds((shown.finished_at - shown.created_at).total_seconds())
         facts.append(("finished", f"{shown_moment(shown.finished_at, now)}, took {took}"))
     if shown.input is not None:
-        facts.append(("input", _text(shown.input)))
+        facts.append(("input", _input(shown)))
     if shown.result is not None:
         facts.append(("result", _text(shown.result)))
-    if shown.error is not None:
-        facts.append(("error", Cell(f"{shown.error['type']}: {shown.error['message']}", "failed")))
     print_facts(facts)
+
+
+def _input(shown: RunShown) -> str:
+    """A call is stored as [[positional], {keyword}] and shown as it would be written."""
+    match shown.input:
+        case [list() as args, dict() as kwargs]:
+            words = [_text(value) for value in args] + [f"{name}={_text(value)}" for name, value in kwargs.items()]
+            return ", ".join(words)
+        case other:
+            return _text(other)
 
 
 def _text(value: Any) -> str:
@@ -250,12 +259,9 @@ def _text(value: Any) -> str:
 
 def _print_nodes(shown: RunShown) -> None:
     print_heading("nodes")
-    parents = any(node.after for node in shown.nodes)
-    headers = ["", "NODE", "STATE", "ATTEMPTS", "TOOK", *(["AFTER"] if parents else []), "ERROR"]
     rows = []
     for node in shown.nodes:
         last = node.attempts[-1] if node.attempts else None
-        failed = next((each.error for each in reversed(node.attempts) if each.error is not None), None)
         took = ""
         if last is not None and last.started_at is not None and last.finished_at is not None:
             took = shown_seconds((last.finished_at - last.started_at).total_seconds())
@@ -266,13 +272,26 @@ def _print_nodes(shown: RunShown) -> None:
                 Cell(f"{node.state} ({node.detail})" if node.detail else node.state, node.state),
                 str(sum(each.started_at is not None for each in node.attempts) or ""),
                 took,
-                *([", ".join(node.after)] if parents else []),
-                "" if failed is None or node.state == "completed" else f"{failed['type']}: {failed['message']}",
+                ", ".join(node.after),
             ]
         )
-    if not any(row[-1] for row in rows):
+    headers = ["", "NODE", "STATE", "ATTEMPTS", "TOOK", "AFTER"]
+    if not any(row[-1] for row in rows):  # a single node, or code that was not imported
         headers, rows = headers[:-1], [row[:-1] for row in rows]
-    print_table(headers, rows, whole=("NODE", "STATE"))
+    print_table(headers, rows, whole=("NODE", "STATE", "ATTEMPTS", "TOOK"))
+
+
+def _print_errors(shown: RunShown) -> None:
+    failed = [(node.id, each) for node in shown.nodes for each in node.attempts if each.error is not None]
+    if failed:
+        print_heading("errors")
+        print_facts(
+            [
+                (f"{node}, attempt {each.attempt}", Cell(f"{each.error['type']}: {each.error['message']}", each.state))
+                for node, each in failed
+                if each.error is not None
+            ]
+        )
 
 
 def _print_tracebacks(shown: RunShown) -> None:

@@ -73,11 +73,14 @@ def _resolved(target: str, words: tuple[str, ...]) -> Any:
 
 @asynchronous
 async def _start(options: Options, target: str, startable: Any, wait: bool, given: dict[str, Any]) -> int:
+    module, colon, _ = target.partition(":")
+    if not colon:
+        module = " ".join(options.modules())
     async with opened(options, create=True) as engine:
         handle: Handle[Any] = await engine.start(startable, **given)
         (row,) = await engine.store.runs([handle.id])
         if not row.ended:
-            await _note_missing_worker(engine, row, target.partition(":")[0])
+            await _note_missing_worker(engine, row, module)
         if not wait:
             _print_started(options, row)
             return OK

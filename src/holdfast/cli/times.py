@@ -77,6 +77,13 @@ def shown_distance(moment: datetime, now: datetime) -> str:
     return f"{words} ago" if seconds > 0 else f"in {words}"
 
 
+def shown_age(moment: datetime, now: datetime) -> str:
+    """How long ago, as short as a column wants it: `25s ago`."""
+    seconds = max(0.0, (now - moment).total_seconds())
+    unit, size = next((pair for pair in DISTANCES if seconds >= pair[1]), DISTANCES[-1])
+    return f"{int(seconds // size)}{unit[0]} ago"
+
+
 def shown_seconds(seconds: float) -> str:
     """A length of time with as many digits as matter: `3 ms`, `2.5 s`, `4m 10s`, `2h 05m`, `3d 4h`."""
     if seconds < 1:

@@ -55,13 +55,17 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or value is None:
+            value, kind = getattr(self, field.name), str(field.type)
+            if kind == "bool":
+                if not isinstance(value, bool):
+                    raise UsageError(f"{field.name} is {value!r}", hint=f"{field.name} must be True or False")
                 continue
-            if isinstance(value, timedelta):
-                value = value.total_seconds()
-            if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-                raise UsageError(f"{field.name} is {value!r}", hint=f"{field.name} must be a number greater than 0")
+            if value is None and kind.endswith("None"):
+                continue
+            number = value.total_seconds() if isinstance(value, timedelta) and "timedelta" in kind else value
+            wanted, shown = (int, "a whole number") if kind == "int" else (int | float, "a number")
+            if isinstance(number, bool) or not isinstance(number, wanted) or not 0 < number < math.inf:
+                raise UsageError(f"{field.name} is {value!r}", hint=f"{field.name} must be {shown} greater than 0")
 
     @property
     def retention_seconds(self) -> float | None:

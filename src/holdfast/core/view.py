@@ -135,6 +135,13 @@ class RowCache:
             self._count += 1
         rows[key] = row
 
+    def learn_run(self, row: Run) -> None:
+        """Remember a run's row that was just read, and forget what was remembered with another version of it."""
+        known = self.run_row(row.id)
+        if known is None or known.version != row.version:
+            self.drop(row.id)
+        self.learn(RUNS, row)
+
     def absorb(self, changes: Changes) -> None:
         """The flush committed: what the View said is now what is stored."""
         for row in changes.inserts.get(RUNS, ()):
@@ -342,18 +349,21 @@ class View:
         """Take what a transaction has read for a need. An empty list means: it does not exist."""
         if isinstance(need, Query):
             run = need.of_run
-            for row in rows:
-                self._cache.learn(need.table, row)
             if run is None:
+                # These rows may be of runs that are not locked: they serve this batch and are not remembered,
+                # or they would join rows of another version of their run (K4).
                 self._answers[need] = {need.table.key(row): row for row in rows}
                 for row in rows:
-                    if need.table.run(row) is None:
-                        self._loose[(need.table, need.table.key(row))] = row
-            else:
-                self._cache.of_run(run).answered.add(need)
+                    self._loose[(need.table, need.table.key(row))] = row
+                return
+            for row in rows:
+                self._cache.learn(need.table, row)
+            self._cache.of_run(run).answered.add(need)
             return
         table, key = need
-        if rows and table.by_run:
+        if rows and table is RUNS:
+            self._cache.learn_run(rows[0])
+        elif rows and table.by_run:
             self._cache.learn(table, rows[0])
         elif table.by_run and table is not RUNS:
             self._cache.of_run(key[0]).absent.add((table, key))

@@ -390,6 +390,8 @@ class Lifecycle:
             run = replace(run, error=None, reason=None)
         view.put(RUNS, run)
         for work in again:
+            if work.status == DEAD:  # I9: replayed, it is no dead letter any more and is counted as none
+                view.put(WORK, replace(work, status=FAILED))
             run = new_attempt(view, run, work, Handing(None), due=view.now, failures=0, losses=0)
         return tuple(work.node for work in again)
 

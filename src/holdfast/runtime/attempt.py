@@ -21,8 +21,8 @@ from holdfast.authoring.actions import Action
 from holdfast.authoring.context import Context, entered
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import DEFAULT_LIMIT_BYTES, encode_error
-from holdfast.core.errors import HoldfastError, StoreUnavailable
+from holdfast.core.codec import DEFAULT_LIMIT_BYTES, decode_error, encode_error
+from holdfast.core.errors import HoldfastError, StoreError, StoreUnavailable
 from holdfast.core.operations import (
     RECORDED,
     CompleteWork,
@@ -120,7 +120,13 @@ class AttemptRunner:
             operation = self._failed(attempt, invocation, error, started)
         if failpoints.armed:
             await failpoints.reach("action.after")
-        return await self._submit(operation)
+        try:
+            return await self._submit(operation)
+        except StoreError:
+            raise
+        except HoldfastError as error:
+            # The outcome itself was refused, and would be again: a dead letter, not one execution after another (G3).
+            return await self._submit(_kill(work, error))
 
     async def _submit(self, operation: Operation) -> Settled:
         settled: Settled = await self._coordinator.submit(operation)
@@ -147,14 +153,24 @@ class AttemptRunner:
     async def _call_here(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
         if invocation.isolation == "process" and invocation.action is not None:
             return await self._call_process(attempt, invocation, invocation.action)
-        if invocation.is_async:
-            with entered(context):
-                value = await invocation.call()
-        else:
-            value = await self._threads.run(_in_context, context, invocation.call)
-            if inspect.isawaitable(value):
+        try:
+            if invocation.is_async:
                 with entered(context):
-                    value = await value
+                    value = await invocation.call()
+            else:
+                value = await self._threads.run(_in_context, context, invocation.call)
+                if inspect.isawaitable(value):
+                    with entered(context):
+                        value = await value
+        except (Exception, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            task = asyncio.current_task()
+            asked = attempt.stop_requested or (task is not None and task.cancelling() > 0)
+            if asked and isinstance(error, asyncio.CancelledError):
+                raise
+            # A sys.exit or a cancellation of the code's own making: it ends the action, not the worker (I8, G9).
+            raise RuntimeError(f"the action raised {error!r}, which is no Exception") from error
         return invocation.encode(value)
 
     async def _call_process(self, attempt: Attempt, invocation: Invocation, action: Action[..., Any]) -> bytes:
@@ -223,6 +239,8 @@ class AttemptRunner:
             record, error = error.error, error.to_exception()
         else:
             record = encode_error(error, earlier=work.error)
+        failed = decode_error(record)  # not the exception itself: its __str__ may raise
+        log.warning("%s failed: %s: %s", _named(work), failed.type, failed.message, extra=_keys(work))
         retryable = timed_out or retry.allows(error)
         return FailWork(
             run=work.run,
@@ -303,7 +321,8 @@ def _named(work: Work) -> str:
 
 
 def _keys(work: Work) -> dict[str, Any]:
-    return {"run": work.run, "workflow": work.workflow, "node": work.node, "attempt": work.attempt}
+    keys = {"run": work.run, "workflow": work.workflow, "node": work.node, "attempt": work.attempt}
+    return {**keys, "worker": work.worker}
 
 
 release = _release

@@ -25,15 +25,15 @@ class RegistryDefinitions:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self._of_actions: dict[Action[..., Any], Graph] = {}
+        self._of_actions: dict[tuple[str, Action[..., Any]], Graph] = {}
         self._known: tuple[int, tuple[str, ...], tuple[str, ...]] = (-1, (), ())
 
     def graph(self, workflow: str) -> Graph | None:
         found = self.thing(workflow)
         if isinstance(found, Action):
-            graph = self._of_actions.get(found)
+            graph = self._of_actions.get((workflow, found))
             if graph is None:
-                graph = self._of_actions[found] = graph_of_action(found)
+                graph = self._of_actions[(workflow, found)] = graph_of_action(found, workflow)
             return graph
         if isinstance(found, type) and issubclass(found, Dag):
             return found.compiled_dag()

@@ -6,6 +6,7 @@ import difflib
 from pathlib import Path
 from urllib.parse import unquote
 
+from holdfast.core.addresses import redacted as redacted
 from holdfast.core.errors import UsageError
 from holdfast.runtime.system import System
 from holdfast.store.contract import Store
@@ -16,6 +17,8 @@ SCHEMES = ("sqlite", "postgresql", "postgres", "memory")
 
 def open_store(url: str, system: System, *, timeout_seconds: float) -> Store:
     """A store for `sqlite:///file`, `postgresql://…` or `memory://`; not opened yet."""
+    if not isinstance(url, str):
+        raise UsageError(f"the URL is {url!r:.80}, a {type(url).__name__}", hint="give a text such as sqlite:///app.db")
     scheme, found, rest = url.partition("://")
     if not found or scheme not in SCHEMES:
         close = difflib.get_close_matches(scheme, SCHEMES, n=1)
@@ -59,17 +62,8 @@ def sqlite_path(url: str) -> Path | None:
 
 def _sqlite_path(rest: str, url: str) -> Path:
     # Three slashes: relative to the current directory; four: absolute.
-    if not rest.startswith("/") or rest == "/":
+    if not rest.startswith("/") or rest == "/" or "\0" in unquote(rest):
         raise UsageError(
             f"{url!r} names no file", hint="write sqlite:///app.db (this directory) or sqlite:////var/lib/app.db"
         )
     return Path(unquote(rest[1:]))
-
-
-def redacted(url: str) -> str:
-    """The URL without its password."""
-    scheme, found, rest = url.partition("://")
-    login, at, host = rest.rpartition("@")
-    if not found or not at or ":" not in login:
-        return url
-    return f"{scheme}://{login.partition(':')[0]}:***@{host}"

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from holdfast.coordinator import Commit
-from holdfast.core.errors import StoreError
+from holdfast.core.errors import StoreError, UnknownWorkflow
 from holdfast.core.rows import RUNS, Run
 from holdfast.store.contract import Store
 
@@ -57,13 +57,19 @@ class Watch:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Run] = loop.create_future()
         self._waiting.setdefault(run, []).append((wanted, future))
-        known = self._peek(run)
-        if known is None or wanted(known):
-            for row in await self._store.runs([run]):  # after registering: a commit in between is not missed
-                self._tell(row)
-        if not future.done() and self._store.shared and (self._poller is None or self._poller.done()):
-            self._poller = loop.create_task(self._poll(), name="holdfast-watch")
         try:
+            known = self._peek(run)
+            if known is None or wanted(known):
+                rows = await self._store.runs([run])  # after registering: a commit in between is not missed
+                for row in rows:
+                    self._tell(row)
+                if not rows and not future.done():
+                    raise UnknownWorkflow(
+                        f"there is no run {run}, so no result will ever come",
+                        hint="`holdfast runs` lists the runs of this database; with tx=, commit before you wait",
+                    )
+            if not future.done() and self._store.shared and (self._poller is None or self._poller.done()):
+                self._poller = loop.create_task(self._poll(), name="holdfast-watch")
             async with asyncio.timeout(timeout):
                 return await future
         finally:

@@ -57,10 +57,10 @@ class MemoryStore:
     kind = "memory"
     shared = False
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, tables: tuple[Table[Any], ...] = TABLES) -> None:
         self._clock = clock
-        self.tables: dict[Table[Any], dict[Key, Any]] = {table: {} for table in TABLES}
-        self._of_run: dict[Table[Any], dict[str, dict[Key, Any]]] = {table: {} for table in TABLES}
+        self.tables: dict[Table[Any], dict[Key, Any]] = {table: {} for table in tables}
+        self._of_run: dict[Table[Any], dict[str, dict[Key, Any]]] = {table: {} for table in tables}
         self._ready: dict[str, dict[Key, Work]] = {}  # claimable items by queue
         self._keys: dict[tuple[str, str], str] = {}
         self._workers: dict[str, WorkerRow] = {}
@@ -315,7 +315,7 @@ class MemoryStore:
     async def prune(self, ended_before: int, limit: int) -> int:
         old = [run for run in self.tables[RUNS].values() if run.ended and (run.finished or 0) < ended_before][:limit]
         for run in old:
-            for table in TABLES:
+            for table in self.tables:
                 for row in list(self._of_run[table].pop(run.id, {}).values()):
                     self._remove(table, row)
         return len(old)

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.core import failpoints
-from holdfast.core.errors import StoreUnavailable
+from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
 from holdfast.core.rows import RUNS, WORK, History, Run, Work
 from holdfast.core.seams import Clock
@@ -150,6 +150,14 @@ class PostgresStore:
                 await failpoints.reach("flush.after_commit")
 
     def join(self, connection: Any) -> Transaction:
+        # Outside of a transaction each statement would commit by itself: a run could be half-written.
+        in_transaction = getattr(connection, "is_in_transaction", None)
+        if in_transaction is None or not in_transaction():
+            state = "is no asyncpg connection" if in_transaction is None else "has no open transaction"
+            raise UsageError(
+                f"tx= was given a {type(connection).__name__} that {state}",
+                hint="call it inside `async with connection.transaction():` of an asyncpg connection",
+            )
         return PostgresTransaction(self, connection)
 
     async def ensure_topics(self, names: Sequence[str]) -> None:

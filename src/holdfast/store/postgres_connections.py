@@ -15,7 +15,8 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.core.errors import NotOurDatabase, StoreError, StoreUnavailable
+from holdfast.core.addresses import redacted
+from holdfast.core.errors import NotOurDatabase, StoreError, StoreUnavailable, UsageError
 from holdfast.store.contract import Busy, Conflict
 
 LOCK_TIMEOUT_MILLISECONDS = 2000
@@ -32,6 +33,7 @@ class Connections:
 
     def __init__(self, dsn: str, *, timeout_seconds: float, limit: int = 6) -> None:
         self.dsn = dsn
+        self.shown = redacted(dsn)
         self.pooled = False
         self._timeout = timeout_seconds
         self._slots = asyncio.Semaphore(limit)
@@ -49,20 +51,30 @@ class Connections:
 
     async def connect(self) -> Connection:
         """A connection of one's own, with our settings."""
-        with translate():
+        with translate(self.shown):
             connection = await self._raw_connect(pooled=self.pooled)
             if not self.pooled:
-                await connection.execute(_SESSION)
+                try:
+                    await connection.execute(_SESSION)
+                except BaseException:  # cancelled, too: nobody else knows of this connection
+                    connection.terminate()
+                    raise
             return connection
 
     async def _raw_connect(self, *, pooled: bool) -> Connection:
-        with translate():
-            return await asyncpg.connect(
-                self.dsn,
-                timeout=min(self._timeout, 10.0),
-                command_timeout=self._timeout,
-                statement_cache_size=0 if pooled else 512,
-            )
+        with translate(self.shown):
+            try:
+                return await asyncpg.connect(
+                    self.dsn,
+                    timeout=min(self._timeout, 10.0),
+                    command_timeout=self._timeout,
+                    statement_cache_size=0 if pooled else 512,
+                )
+            except ValueError as error:  # asyncpg's word for an address that it cannot read
+                raise UsageError(
+                    f"{self.shown!r} is not an address that PostgreSQL's driver understands: {error}",
+                    hint="write postgresql://user:password@host:5432/database, with %XX for special characters",
+                ) from error
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[Connection]:
@@ -77,7 +89,7 @@ class Connections:
                 connection = await self.connect()
             healthy = False
             try:
-                with translate():
+                with translate(self.shown):
                     yield connection
                 healthy = True
             except Conflict:
@@ -113,8 +125,8 @@ async def run_statement(connection: Connection, pooled: bool, method: str, sql: 
 
 
 @contextmanager
-def translate() -> Iterator[None]:
-    """PostgreSQL's and the network's errors, as ours."""
+def translate(where: str = "the database") -> Iterator[None]:
+    """PostgreSQL's and the network's errors, as ours; `where` names the database in them."""
     try:
         yield
     except (asyncpg.UniqueViolationError, asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
@@ -123,21 +135,25 @@ def translate() -> Iterator[None]:
         raise Busy(str(error)) from error
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         raise NotOurDatabase(
-            f"the database has no Holdfast tables: {error}",
+            f"{where} has no Holdfast tables: {error}",
             hint="run `holdfast migrate`; check that the URL names the right database",
         ) from error
     except asyncpg.InvalidCatalogNameError as error:
-        raise StoreUnavailable(f"there is no such database: {error}", hint="create it, or correct the URL") from error
+        raise StoreUnavailable(
+            f"there is no such database as {where} names: {error}", hint="create it, or correct the URL"
+        ) from error
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
         raise StoreUnavailable(
-            f"PostgreSQL refused the login: {error}", hint="check user and password in the URL"
+            f"PostgreSQL refused the login to {where}: {error}", hint="check user and password in the URL"
         ) from error
     except (asyncpg.ReadOnlySQLTransactionError, asyncpg.InsufficientPrivilegeError) as error:
         raise StoreUnavailable(
-            f"the database cannot be written: {error}", hint="connect to the primary, with a role that may write"
+            f"{where} cannot be written: {error}", hint="connect to the primary, with a role that may write"
         ) from error
     except asyncpg.DiskFullError as error:
-        raise StoreUnavailable("the database's disk is full", hint="free some space; work goes on by itself") from error
+        raise StoreUnavailable(
+            f"the disk of {where} is full: {error}", hint="free some space; work goes on by itself then"
+        ) from error
     except (
         asyncpg.PostgresConnectionError,
         asyncpg.OperatorInterventionError,
@@ -152,6 +168,6 @@ def translate() -> Iterator[None]:
         if isinstance(error, ValueError):
             raise  # asyncpg's word for an argument that does not fit: a poison operation, not a lost server
         raise StoreUnavailable(
-            f"PostgreSQL cannot be reached: {error or type(error).__name__}",
+            f"PostgreSQL at {where} cannot be reached: {error or type(error).__name__}",
             hint="check that the server runs and that the URL is right; workers reconnect by themselves",
         ) from error

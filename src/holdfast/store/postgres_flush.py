@@ -62,6 +62,8 @@ def guarded_flush(changes: Changes) -> tuple[str, list[Any]]:
     if full:
         parts.append("flush_runs_full")
         args += _columns([_full(row) for row in full])
+    elif RUNS in changes.inserts:
+        parts.append("flush_no_full")
     if work:
         parts.append("flush_work_update")
         args += _columns([_work(new) for _, new in work])

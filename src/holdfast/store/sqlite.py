@@ -12,6 +12,7 @@ has not changed, everything this process remembers is still true: that is the wh
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -67,6 +68,7 @@ class SqliteStore:
         sleep: Callable[[float], None],
         timeout_seconds: float = 30.0,
     ) -> None:
+        path = path.absolute()  # the program may change its directory while the engine is open
         self.path = path
         self._clock = clock
         self._inline = inline
@@ -78,6 +80,7 @@ class SqliteStore:
         self._worker_locks = WorkerLocks(path)
         self._mutex = asyncio.Lock()
         self._db: sqlite3.Connection | None = None
+        self._inode = 0
         self._data_version = -1
         self._seen_version = -1
         self._last_now = 0
@@ -91,11 +94,16 @@ class SqliteStore:
         with translate(self.path):
             self._db = self._connect()
             check_database(self._db, self.path)
+            self._inode = os.stat(self.path).st_ino
 
     def _connect(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(
-            self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=5.0
+            self.path,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            timeout=min(5.0, self._timeout),
         )
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
@@ -162,6 +170,7 @@ class SqliteStore:
         """The file lock is held on entry and released on return."""
         try:
             with translate(self.path):
+                self._check_in_place()
                 if not own:
                     return call(self.db)
                 self.db.execute("BEGIN IMMEDIATE")
@@ -175,6 +184,18 @@ class SqliteStore:
                 return result
         finally:
             self._lock.unlock()
+
+    def _check_in_place(self) -> None:
+        """A file that was deleted or replaced would still take writes, and nobody could ever read them."""
+        try:
+            inode = os.stat(self.path).st_ino
+        except FileNotFoundError:
+            inode = 0
+        if inode != self._inode:
+            raise StoreUnavailable(
+                f"{self.path} was deleted or replaced while it was open",
+                hint="put the file back, or open the engine again to use the one that is there now",
+            )
 
     def _commit(self) -> None:
         if failpoints.armed:
@@ -220,6 +241,7 @@ class SqliteStore:
                 if executor is self._threaded:
                     await executor.run(self._wait_for_lock)
                 with translate(self.path):
+                    self._check_in_place()
                     await executor.run(lambda: self.db.execute("BEGIN IMMEDIATE"))
                     if self._others_wrote(self.db):
                         self.on_foreign_write()

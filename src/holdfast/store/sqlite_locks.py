@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast.core.errors import StoreUnavailable
 from holdfast.core.seams import Clock
 
 try:
@@ -35,8 +36,15 @@ class FileLock:
         self._fd: int | None = None
 
     def open(self) -> None:
-        if self._fd is None:
+        if self._fd is not None:
+            return
+        try:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"the lock file {self.path} cannot be opened: {error.strerror}",
+                hint="let this user write the folder of the database and the files beside it",
+            ) from error
 
     def try_lock(self) -> bool:
         """Take the lock if it is free."""

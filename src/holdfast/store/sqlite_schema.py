@@ -112,6 +112,10 @@ def translate(path: Path) -> Iterator[None]:
         raise Conflict(str(error)) from error
     except sqlite3.DatabaseError as error:
         raise explain(error, path) from error
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path} cannot be used: {error.strerror}", hint="check the path and the permissions of its folder"
+        ) from error
 
 
 def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | Conflict:

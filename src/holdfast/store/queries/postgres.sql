@@ -35,13 +35,17 @@ uf AS (UPDATE runs r SET version = u.version, status = u.status, remaining = u.r
     $?::bytea[], $?::bytea[], $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::text[], $?::bigint[])
     u(id, version, status, remaining, active, gave_up, entries, started, updated, result, error, definition, token, awaited,
       superseded, reason, finished)
-  WHERE r.id = u.id AND (SELECT ok FROM a))
+  WHERE r.id = u.id AND (SELECT ok FROM a)
+  RETURNING r.id)
+-- name: flush_no_full
+uf AS (SELECT ''::text AS id WHERE false)
 -- name: flush_runs_insert
+-- Reading `uf` makes the updates happen first: a restarted run must give up its key before the new one takes it.
 nr AS (INSERT INTO runs ({runs}) SELECT {runs@n} FROM unnest($?::text[], $?::text[], $?::text[], $?::text[], $?::text[], $?::bigint[],
     $?::bytea[], $?::text[], $?::text[], $?::bytea[], $?::bytea[], $?::text[], $?::text[], $?::text[], $?::text[], $?::int[],
     $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::int[], $?::int[], $?::int[], $?::bigint[], $?::text[],
     $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[]) n({runs})
-  WHERE (SELECT ok FROM a))
+  WHERE (SELECT ok FROM a) AND (SELECT count(*) FROM uf) >= 0)
 -- name: flush_work_update
 ut AS (UPDATE work t SET status = u.status, completed = u.completed, token = u.token, gate = u.gate, due = u.due,
     worker = u.worker, result = u.result, error = u.error, outcome = u.outcome, parents = u.parents, ancestry = u.ancestry,

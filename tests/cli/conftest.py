@@ -1,0 +1,150 @@
+"""A user's directory with a module of workflows, and the command line run in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import holdfast as hf
+from holdfast.authoring.registry import default_registry
+from holdfast.cli import program
+
+MODULE = """
+import datetime
+import time
+
+import holdfast as hf
+
+
+@hf.action
+async def greet(name: str, times: int = 1) -> str:
+    return ", ".join([f"Hello, {name}!"] * times)
+
+
+@hf.action
+async def fragile(number: int) -> int:
+    raise ValueError(f"no way with {number} \\x1b[31m")
+
+
+@hf.action
+def slow() -> None:
+    open("slow-began", "w").close()
+    time.sleep(60)
+
+
+@hf.action(queue="payments")
+async def pay(*, cents: int, on: datetime.date) -> str:
+    return f"{cents} on {on:%d.%m.%Y}"
+
+
+class Order(hf.Dag):
+    order_id: int
+    note: str = ""
+
+    @hf.step
+    async def validate(self) -> None: ...
+
+    @hf.step
+    async def charge(self) -> None:
+        if self.order_id == 13:
+            raise RuntimeError("card refused")
+
+    @hf.step
+    async def ship(self) -> None: ...
+
+
+not_startable = 7
+"""
+
+
+class Shell:
+    """The command line in a directory of its own, with HOLDFAST_URL pointing at one database."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+
+    def __call__(self, *words: str, env: dict[str, str] | None = None) -> Result:
+        return CliRunner().invoke(program, list(words), env={"HOLDFAST_URL": self.url, **(env or {})})
+
+    def ok(self, *words: str) -> str:
+        """What a command that must succeed prints."""
+        done = self(*words)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.ok(*words, "--json"))
+
+    def start(self, *words: str) -> str:
+        return self.ok("start", *words).strip()
+
+    def work(self, *runs: str) -> None:
+        """Run a worker in this process until these runs have ended or are paused."""
+
+        async def until_done() -> None:
+            engine = hf.Engine(self.url, poll_seconds=0.02)
+            async with engine, engine.worker():
+                for run in runs:
+                    await engine.watch.wait(run, lambda row: row.ended or row.status == "paused", 30)
+
+        asyncio.run(until_done())
+
+    def environment(self) -> dict[str, str]:
+        source = str(Path(hf.__file__).parents[1])
+        return {**os.environ, "HOLDFAST_URL": self.url, "PYTHONPATH": source, "PYTHONUNBUFFERED": "1"}
+
+    @contextmanager
+    def process(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """The command line as a process of its own, which is gone when the context is left."""
+        with subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *words],
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current directory, with a module `shop`; what it registers and logs is forgotten afterwards."""
+    (tmp_path / "shop.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(default_registry, "_actions", {})
+    monkeypatch.setattr(default_registry, "_workflows", {})
+    loggers = [logging.getLogger(), logging.getLogger("holdfast")]
+    before = [(logger.level, list(logger.handlers)) for logger in loggers]
+    loaded = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - loaded:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        if file.startswith(str(tmp_path)):
+            del sys.modules[name]
+    for logger, (level, handlers) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+
+
+@pytest.fixture
+def shell(folder: Path, sqlite_url: str) -> Shell:
+    """The command line on a SQLite file that does not exist yet."""
+    return Shell(folder, sqlite_url)

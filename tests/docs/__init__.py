@@ -1,0 +1,1 @@
+"""Documents and examples: what they say exists, and what they show runs."""
