@@ -30,6 +30,11 @@ async def stumble(value: int) -> None:
     raise ValueError("stumbled")
 
 
+@hf.action(registry=registry, isolation="process")
+def inflate(size: int) -> str:
+    return "x" * size
+
+
 class Parcel(hf.Dag, registry=registry):
     weight: int
 
@@ -156,10 +161,9 @@ async def test_an_unknown_run_is_an_error_for_every_question_and_nobody_waits_fo
 
 
 @pytest.mark.parametrize("run_id", [7, None, "", "a\0b", "a\ud800"])
-async def test_a_run_id_that_cannot_be_one_is_refused(url: str, run_id: Any) -> None:
-    async with engine(url) as opened:
-        with refused(hf.UsageError, "run id"):
-            opened.get(run_id)
+def test_a_run_id_that_cannot_be_one_is_refused(run_id: Any) -> None:
+    with refused(hf.UsageError, "run id"):
+        engine("memory://").get(run_id)
 
 
 async def test_an_unknown_node_is_refused_with_its_run(url: str) -> None:
@@ -265,6 +269,14 @@ async def test_i14_too_big_a_result_fails_its_run_and_the_worker_goes_on(url: st
         assert "swell" in cause.message
         assert "1,002" in cause.message
         assert await opened.run(swell, 10, timeout=DEADLINE_SECONDS) == "x" * 10
+
+
+async def test_i14_the_limit_holds_for_results_of_other_processes() -> None:
+    async with engine("memory://", payload_limit_bytes=1000) as opened, opened.worker():
+        with pytest.raises(hf.RunFailed) as failed:
+            await opened.run(inflate, 1000, timeout=DEADLINE_SECONDS)
+        assert isinstance(failed.value.__cause__, hf.PayloadTooLarge)
+        assert await opened.run(inflate, 10, timeout=DEADLINE_SECONDS) == "x" * 10
 
 
 def nested(levels: int) -> list[Any]:

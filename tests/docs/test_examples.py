@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.docs.documents import ROOT, environment, run_program
 
 EXAMPLES = ROOT / "examples"
@@ -43,7 +41,6 @@ def test_g3_a_transactional_debit_happens_once_although_it_was_attempted_twice(t
 
 def test_orders_are_worked_on_by_a_worker_in_another_process(tmp_path: Path) -> None:
     """The program only starts runs; `holdfast worker examples.orders` does them, on two queues, with a retry."""
-    pytest.importorskip("holdfast.cli.work", exc_type=ImportError)
     command = ["-m", "holdfast", "worker", "examples.orders", "--queue", "default", "--queue", "payments"]
     with _running(command, tmp_path):
         printed = run_program(EXAMPLES / "orders.py", folder=tmp_path)

@@ -12,8 +12,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import pytest
+import click
 
+from holdfast.cli import failures
+from holdfast.cli.program import program
 from tests.docs.documents import ROOT, environment, python_blocks, run_program
 
 README = ROOT / "README.md"
@@ -94,18 +96,23 @@ def test_every_make_target_that_a_page_names_exists() -> None:
         assert named <= targets, f"{page.name}: {named - targets}"
 
 
-def test_every_command_of_holdfast_that_a_page_names_exists() -> None:
-    """A page that names a command that is not there sends its reader into an error."""
-    program = pytest.importorskip("holdfast.cli.program", exc_type=ImportError)
-    for page in (README, USING, ROOT / "examples" / "README.md"):
-        for command in re.findall(r"`(?:\.venv/bin/)?holdfast ([^`]+)`", page.read_text(encoding="utf-8")):
-            name = shlex.split(command)[0]
-            assert name in program.HOMES or name == "--help", f"{page.name}: holdfast {command}"
+def test_every_command_of_holdfast_that_a_page_names_exists_with_its_options() -> None:
+    """A page that names a command or an option that is not there sends its reader into an error."""
+    for page in (README, USING, ROOT / "docs" / "guarantees.md", ROOT / "examples" / "README.md"):
+        for text in re.findall(r"`(?:\.venv/bin/)?holdfast ([^`]+)`", page.read_text(encoding="utf-8")):
+            command: click.Command = program
+            words = shlex.split(text)
+            while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+                found = command.get_command(click.Context(command), words.pop(0))
+                assert found is not None, f"{page.name}: holdfast {text}"
+                command = found
+            known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+            unknown = {word for word in words if word.startswith("-")} - known
+            assert not unknown, f"{page.name}: holdfast {text}: {unknown}"
 
 
 def test_the_exit_codes_on_the_using_page_are_those_of_the_program() -> None:
     """Scripts are written against that table."""
-    failures = pytest.importorskip("holdfast.cli.failures", exc_type=ImportError)
     section = USING.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", section, re.MULTILINE)
     assert rows == [(str(code), meaning) for code, meaning in failures.CODES]

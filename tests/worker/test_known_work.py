@@ -10,7 +10,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.core.codec import decode_error
+from holdfast.core.operations import CompleteWork
 from holdfast.core.rows import CANCELLED, COMPLETED, DEAD, FAILED, READY
+from holdfast.core.view import View
 from holdfast.runtime.definitions import RegistryDefinitions
 from tests.endtoend.programs import app, journal
 from tests.worker.support import Processes, assert_sound, engine_on, statuses, until, work_of
@@ -239,6 +241,34 @@ async def test_g3_an_outcome_that_the_kernel_refuses_is_a_dead_letter_and_is_not
             await handle.result(timeout=5)
         assert await statuses(engine, handle.id) == [DEAD]
     assert len(executions) == 1
+
+
+async def test_i16_a_decision_about_an_outcome_that_raises_ends_the_attempt_and_not_the_worker(url: str) -> None:
+    """I16, G3: the attempt is told, as a dead letter, and is not executed again for it."""
+    registry = hf.Registry()
+    executions: list[str] = []
+
+    @hf.action(registry=registry)
+    async def work(name: str) -> str:
+        executions.append(name)
+        return name
+
+    engine = engine_on(url, registry, sweep_seconds=0.02)
+    async with engine, engine.worker():
+        decisions: dict[Any, Any] = engine.coordinator._decisions  # type: ignore[assignment]
+        real = decisions[CompleteWork]
+
+        def raising(view: View, operation: CompleteWork) -> Any:
+            if operation.result == b'"bad"':
+                raise ZeroDivisionError("in a decision")
+            return real(view, operation)
+
+        decisions[CompleteWork] = raising
+        with pytest.raises(hf.RunFailed, match="in a decision"):
+            await engine.run(work, "bad", timeout=5)
+        assert await engine.run(work, "good", timeout=5) == "good"
+        assert [letter.node for letter in await engine.dead()] == ["work"]
+    assert executions == ["bad", "good"]
 
 
 async def _is(engine: hf.Engine, run: str, wanted: list[str]) -> bool:

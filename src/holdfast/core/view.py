@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from holdfast.core.rows import RUNS, Key, R, Row, Run, Table
+from holdfast.core.rows import RUNS, WORK, Key, R, Row, Run, Table
 
 
 class _Missing:
@@ -144,6 +144,13 @@ class RowCache:
 
     def absorb(self, changes: Changes) -> None:
         """The flush committed: what the View said is now what is stored."""
+        for table, deleted in changes.deletes.items():
+            for row in deleted:
+                run = table.run(row)
+                cached = self.runs.get(run) if run is not None else None
+                if cached is not None and cached.rows.get(table, {}).pop(table.key(row), None) is not None:
+                    self._count -= 1
+                    cached.absent.add((table, table.key(row)))
         for row in changes.inserts.get(RUNS, ()):
             self.of_run(row.id).whole = True
         for table, inserted in changes.inserts.items():
@@ -152,13 +159,6 @@ class RowCache:
         for table, updated in changes.updates.items():
             for _, new in updated:
                 self.learn(table, new)
-        for table, deleted in changes.deletes.items():
-            for row in deleted:
-                run = table.run(row)
-                cached = self.runs.get(run) if run is not None else None
-                if cached is not None and cached.rows.get(table, {}).pop(table.key(row), None) is not None:
-                    self._count -= 1
-                    cached.absent.add((table, table.key(row)))
         for row in changes.rows(RUNS):
             if row.ended:  # nothing more will be decided about it soon
                 self.drop(row.id)
@@ -385,8 +385,13 @@ class View:
                         changes.deletes.setdefault(table, []).append(before)
                 elif before is None:
                     changes.inserts.setdefault(table, []).append(row)
-                elif before is not row:
+                elif before is row:
+                    continue
+                elif table is RUNS or table is WORK:
                     changes.updates.setdefault(table, []).append((before, row))
+                else:  # rows of the other tables come and go as a whole: deletes are written before inserts
+                    changes.deletes.setdefault(table, []).append(before)
+                    changes.inserts.setdefault(table, []).append(row)
         return changes
 
 

@@ -81,7 +81,7 @@ class DagMachine:
             self.advance(view, run, skipped, handing, definitions)
             return
         graph = definitions.graph(run.workflow)
-        if graph is not None and run.gave_up == 1:
+        if graph is not None and run.gave_up == 1 and work.node in graph.by_id:
             run = replace(run, reason=f"{run.reason}{_position(graph, work.node)}")
             view.put(RUNS, run)
         if run.active == 0:

@@ -209,7 +209,8 @@ class Lifecycle:
             self._give_up(view, run, work)
         else:
             view.put(WORK, replace(work, status=LOST, losses=losses, finished=view.now))
-            new_attempt(view, run, work, Handing(None), due=view.now, failures=work.failures, losses=losses)
+            # Its old due time: what was cut off goes before what has not begun.
+            new_attempt(view, run, work, Handing(None), due=work.due, failures=work.failures, losses=losses)
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
 
     def progress(self, view: View, op: RecordProgress) -> Settled:

@@ -124,7 +124,7 @@ class AttemptRunner:
             return await self._submit(operation)
         except StoreError:
             raise
-        except HoldfastError as error:
+        except Exception as error:
             # The outcome itself was refused, and would be again: a dead letter, not one execution after another (G3).
             return await self._submit(_kill(work, error))
 

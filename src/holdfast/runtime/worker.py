@@ -433,7 +433,9 @@ class Worker:
                 await failpoints.reach("takeover.before")
             items = await self._store.leased_to(worker)
             if items:
-                log.warning("worker %s is gone; %d items go on elsewhere", worker, len(items), extra={"worker": worker})
+                log.warning(
+                    "worker %s is gone; work that goes on elsewhere: %d", worker, len(items), extra={"worker": worker}
+                )
                 self._metrics.count(t.TAKEOVERS)
             await asyncio.gather(
                 *(

@@ -102,8 +102,9 @@ class MemoryStore:
 
     def _write(self, changes: Changes) -> None:
         for table, rows in changes.inserts.items():
+            replaced = {table.key(row) for row in changes.deletes.get(table, ())}
             for row in rows:
-                if table.key(row) in self.tables[table]:
+                if table.key(row) in self.tables[table] and table.key(row) not in replaced:
                     raise Conflict(f"{table.name} {table.key(row)} exists")
         freed = {(old.workflow, old.key) for old, new in changes.updates.get(RUNS, ()) if new.superseded}
         for run in changes.inserts.get(RUNS, ()):
@@ -117,12 +118,12 @@ class MemoryStore:
         for table, pairs in changes.updates.items():
             for _, new in pairs:
                 self._save(table, new)
-        for table, rows in changes.inserts.items():
-            for row in rows:
-                self._save(table, row)
         for table, rows in changes.deletes.items():
             for row in rows:
                 self._remove(table, row)
+        for table, rows in changes.inserts.items():
+            for row in rows:
+                self._save(table, row)
 
     def _save(self, table: Table[Any], row: Any) -> None:
         key = table.key(row)
@@ -150,6 +151,17 @@ class MemoryStore:
         elif table is RUNS and row.key is not None and self._keys.get((row.workflow, row.key)) == row.id:
             del self._keys[(row.workflow, row.key)]
 
+    def _take_back(self, changes: Changes) -> None:
+        for table, rows in changes.inserts.items():
+            for row in rows:
+                self._remove(table, row)
+        for table, rows in changes.deletes.items():
+            for row in rows:
+                self._save(table, row)
+        for table, pairs in changes.updates.items():
+            for old, _ in pairs:
+                self._save(table, old)
+
     def transaction(self, *, user: bool = False) -> AbstractAsyncContextManager[Transaction]:
         if user:
             raise UsageError(
@@ -160,7 +172,13 @@ class MemoryStore:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Transaction]:
-        yield _MemoryTransaction(self)
+        transaction = _MemoryTransaction(self)
+        try:
+            yield transaction
+        except BaseException:
+            for changes in reversed(transaction.written):
+                self._take_back(changes)
+            raise
         if failpoints.armed:
             await failpoints.reach("flush.after_commit")
 
@@ -335,6 +353,7 @@ class _MemoryTransaction:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self.now = store.now()
+        self.written: list[Changes] = []
 
     async def lock_topics(self, names: Sequence[str]) -> None: ...
 
@@ -349,6 +368,7 @@ class _MemoryTransaction:
         if missed := self._store.missed(changes):
             raise Conflict(f"run {min(missed)} changed meanwhile")
         self._store._write(changes)
+        self.written.append(changes)
 
     @property
     def user(self) -> UserTransaction:

@@ -22,12 +22,13 @@ async def check_database(connection: Any, pooled: bool) -> None:
     """Refuse a database that is somebody else's, or that newer code has migrated."""
     async with connection.transaction():
         tables = {row[0] for row in await connection.fetch(_TABLES)}
+        where = f"database {await connection.fetchval('SELECT current_database()')}"
         if "holdfast_migrations" in tables:
             applied = {row[0]: row[1] for row in await connection.fetch(_APPLIED)}
-            check_applied(applied, "postgres", "the database")
-        elif tables & {"runs", "work", "workers"}:
+            check_applied(applied, "postgres", where)
+        elif foreign := tables & {"runs", "work", "workers"}:
             raise NotOurDatabase(
-                "the database has a table named like ours, but no holdfast_migrations: it belongs to another program",
+                f"{where} has a table {min(foreign)}, but no holdfast_migrations: it belongs to another program",
                 hint="give Holdfast a database or a schema of its own (search_path in the URL)",
             )
 

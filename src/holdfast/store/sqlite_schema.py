@@ -25,9 +25,9 @@ def check_database(db: sqlite3.Connection, path: Path) -> None:
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "holdfast_migrations" in tables:
         check_applied(dict(db.execute("SELECT number, checksum FROM holdfast_migrations")), "sqlite", str(path))
-    elif tables & {"runs", "work", "workers"}:
+    elif foreign := tables & {"runs", "work", "workers"}:
         raise NotOurDatabase(
-            f"{path} has a table named like ours, but no holdfast_migrations: it belongs to another program",
+            f"{path} has a table {min(foreign)}, but no holdfast_migrations: it belongs to another program",
             hint="give Holdfast a file of its own, for example sqlite:///holdfast.db",
         )
 

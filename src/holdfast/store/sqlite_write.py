@@ -28,16 +28,16 @@ def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes)
         if pairs:
             values = _run_update if table is RUNS else _work_update
             _exactly(db, sql[f"update_{table.name}"], [values(old, new) for old, new in pairs], table)
+        deleted = changes.deletes.get(table)
+        if deleted:
+            # An event that someone else has consumed must abort the batch, or it would be delivered twice.
+            _exactly(db, sql[f"delete_{table.name}"], [table.key(row) for row in deleted], table)
         inserted = changes.inserts.get(table)
         if inserted:
             try:
                 db.executemany(sql[f"insert_{table.name}"], [astuple(row) for row in inserted])
             except sqlite3.IntegrityError as error:
                 raise Conflict(f"a row of {table.name} exists: {error}") from error
-        deleted = changes.deletes.get(table)
-        if deleted:
-            # An event that someone else has consumed must abort the batch, or it would be delivered twice.
-            _exactly(db, sql[f"delete_{table.name}"], [table.key(row) for row in deleted], table)
         if failpoints.armed and (pairs or inserted or deleted):
             failpoints.hit("flush.between")
 

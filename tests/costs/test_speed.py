@@ -1,0 +1,72 @@
+"""Chains of steps at the speed that the project promises itself, and no slower because a run is long.
+
+`python -m benchmarks` gives the figures; these tests only keep them from getting lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from benchmarks import measures as m
+from benchmarks.databases import Databases
+from benchmarks.limits import batched_steps_per_second, one_commit_ms
+from benchmarks.throughput import measure_w1, measure_w2, measure_w7
+from tests.costs.attempts import Try, assert_one_is_good, slower_than
+
+FACTOR = 2.0  # a test must hold on a busy machine; the targets themselves are for a quiet one
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(params=[m.SQLITE, m.POSTGRES])
+def durable(request: pytest.FixtureRequest) -> Databases:
+    databases: Databases = request.getfixturevalue(f"durable_{'postgres' if request.param == m.POSTGRES else 'sqlite'}")
+    return databases
+
+
+def test_a_step_of_a_lone_chain_takes_at_most_twice_its_target(durable: Databases) -> None:
+    """W1: a run of 100 steps pays one commit a step and little else."""
+
+    def measured() -> Try:
+        commit = asyncio.run(one_commit_ms(durable.fresh_url(), 300))
+        allowed = m.W1.targets[durable.store] * slower_than(m.REFERENCE_ONE_COMMIT_MS[durable.store], commit)
+        return Try(asyncio.run(measure_w1(durable.fresh_url())), FACTOR * allowed)
+
+    assert_one_is_good("milliseconds a step of one run of 100", measured)
+
+
+def test_many_chains_at_once_reach_at_least_half_their_target(durable: Databases) -> None:
+    """W2: 2,000 runs of 3 steps share their commits."""
+
+    def measured() -> Try:
+        batched = asyncio.run(batched_steps_per_second(durable.fresh_url(), 50))
+        slowness = slower_than(1 / m.REFERENCE_BATCHED[durable.store], 1 / batched)
+        allowed = 1000 / m.W2.targets[durable.store] * slowness
+        return Try(1000 / asyncio.run(measure_w2(durable.fresh_url())), FACTOR * allowed)
+
+    assert_one_is_good("milliseconds a step of 2,000 runs of 3 steps", measured)
+
+
+def test_a_step_of_ten_thousand_costs_what_a_step_of_one_thousand_costs(sqlite_url: str) -> None:
+    """W7: a step's cost depends on its own edges and not on the size of its graph."""
+    numbers = iter(range(100))
+
+    def measured() -> Try:
+        _, growth, _ = asyncio.run(measure_w7(f"{sqlite_url}{next(numbers)}"))
+        return Try(growth, m.W7_GROWTH.targets[m.SQLITE])
+
+    assert_one_is_good("a step of 10,000 to a step of 1,000 on SQLite", measured, tries=3)
+
+
+def test_a_step_of_ten_thousand_costs_what_a_step_of_one_thousand_costs_on_postgresql(
+    durable_postgres: Databases,
+) -> None:
+    """W7: the same where the server keeps plans and statistics."""
+
+    def measured() -> Try:
+        _, growth, _ = asyncio.run(measure_w7(durable_postgres.fresh_url()))
+        return Try(growth, m.W7_GROWTH.targets[m.POSTGRES])
+
+    assert_one_is_good("a step of 10,000 to a step of 1,000 on PostgreSQL", measured, tries=3)
