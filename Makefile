@@ -33,7 +33,7 @@ lock:
 	$(COMPILE) --extra dev --constraint requirements/test.txt --output-file requirements/dev.txt
 
 bench: setup-test
-	$(BIN)/python benchmarks/run.py $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 # Leaves .venv alone: it is expensive, and somebody may be working in it.
 clean:

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "bad-input.md"
 
 
-def tests_in(folder: Path) -> set[str]:
+def names_of_tests_in(folder: Path) -> set[str]:
     return {
         node.name
         for path in folder.glob("test_*.py")
@@ -26,6 +26,6 @@ def test_every_line_of_the_table_has_a_test_and_every_test_its_line() -> None:
     for line in lines:
         folder = re.search(r"`(tests/\w+)` `test_", line)
         named.setdefault(folder[1] if folder else "tests/badinput", set()).update(re.findall(r"`(test_\w+)`", line))
-    assert named["tests/badinput"] == tests_in(ROOT / "tests" / "badinput")
+    assert named["tests/badinput"] == names_of_tests_in(ROOT / "tests" / "badinput")
     for folder_name, names in named.items():
-        assert names <= tests_in(ROOT / folder_name), folder_name
+        assert names <= names_of_tests_in(ROOT / folder_name), folder_name

@@ -53,6 +53,15 @@ def _fill(numbers: str, id_text: str, empty: str, false: str) -> list[str]:
     return statements
 
 
+def wide_run(queue: str, items: int) -> str:
+    """The PostgreSQL statement that gives one of the open runs this many ready items, in a queue of their own."""
+    return (
+        f"INSERT INTO work ({_WORK}) SELECT '{run_id(ITEMS // A_RUN)}', 'w' || n, 1, 'Old', 'node', 'Old.s', 'ready',"
+        f" 1, 1, 1, '{queue}', 0, 0, n, NULL, 'json', ''::bytea, ''::bytea, '', 0, 0, n, n, NULL"
+        f" FROM generate_series(1, {items}) n"
+    )
+
+
 def run_id(number: int) -> str:
     return f"run-{number:012d}"
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from holdfast.core.view import Changes
 from holdfast.store.postgres_connections import Connections
 from holdfast.store.postgres_flush import guarded_flush
 from holdfast.store.statements import statements
-from tests.costs.finished_items import ITEMS, OPEN_RUNS, READY, prepare, run_id
+from tests.costs.finished_items import ITEMS, OPEN_RUNS, READY, prepare, run_id, wide_run
 from tests.support.postgres import Databases
 
 FIRST_OPEN = ITEMS // 10
@@ -34,7 +35,7 @@ BATCH = 100
 
 # Statement, arguments, and the indexes that must serve it. "workers" is small and may be scanned.
 ON_POSTGRES: dict[str, tuple[tuple[Any, ...], set[str]]] = {
-    "claim": (("default", NAMES, ["Old.s"], BATCH, "worker-1"), {"work_claimable", "work_pkey", "runs_pkey"}),
+    "claim": (("default", NAMES, ["Old.s"], BATCH, "worker-1"), {"work_claimable", "runs_pkey"}),
     "heartbeat": (("worker-1", 30_000_000), set()),
     "leased_to": (("worker-1",), {"work_leased"}),
     "lapsed_workers": (("worker-1",), {"work_leased"}),
@@ -174,6 +175,35 @@ def completions(count: int, *, ends: bool) -> Changes:
         if not ends:
             changes.inserts.setdefault(WORK, []).append(replace(item, node="s1", status="leased"))
     return changes
+
+
+async def test_a_claim_from_a_wide_run_reads_only_what_it_claims(used_postgres: str) -> None:
+    """A hundred items of a run with 10,000 ready ones: the other 9,900 must not be looked at for each of them."""
+    connection = await Connections(used_postgres, timeout_seconds=20).connect()
+    transaction = connection.transaction()
+    try:
+        await transaction.start()
+        await connection.execute(wide_run("wide", 10_000))
+        await connection.execute("ANALYZE work")
+        statement, arguments = statements("postgres")["claim"], ("wide", NAMES, ["Old.s"], BATCH, "worker-1")
+        answer = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *arguments)
+    finally:
+        await transaction.rollback()
+        await connection.close()
+    plan = json.loads(answer)[0]["Plan"]
+    seen = {describe(node): node["Actual Rows"] * node["Actual Loops"] for node in nodes_of(plan)}
+    assert max(seen.values()) <= 2 * BATCH, seen
+    assert plan["Actual Rows"] == BATCH
+
+
+def nodes_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes_of(child)
+
+
+def describe(node: dict[str, Any]) -> str:
+    return " ".join(str(node[key]) for key in ("Node Type", "Relation Name", "Index Name", "Alias") if key in node)
 
 
 async def test_a_worker_among_finished_items_reads_no_table_from_end_to_end(used_postgres: str) -> None:

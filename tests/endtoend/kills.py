@@ -137,5 +137,3 @@ def _is_right(attempts: list[Work], nodes: int) -> None:
         assert mine[-1].status == COMPLETED, "an attempt came after the completed one"
         tokens = [work.token for work in mine]
         assert tokens == sorted(set(tokens)), f"K3: tokens must grow: {tokens}"
-
-

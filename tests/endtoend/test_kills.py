@@ -33,7 +33,9 @@ async def feed(crowd: Crowd, started: dict[str, int]) -> None:
     begin = loop.time()
     for number in range(RUNS):
         if number % 5 == 0:
-            handle: hf.Handle[object] = await crowd.engine.start(app.square, number, str(crowd.path), key=f"run {number}")
+            handle: hf.Handle[object] = await crowd.engine.start(
+                app.square, number, str(crowd.path), key=f"run {number}"
+            )
         else:
             chain = app.CHAINS[number % len(app.CHAINS)]
             handle = await crowd.engine.start(chain(number=number, journal=str(crowd.path)), key=f"run {number}")

@@ -239,4 +239,3 @@ def wake(view: View, run: Run, by: str, event: str | None, status: str = RUNNING
 def ended(run: str) -> str:
     """The topic of a run's end. It needs no topic lock: the run's own row is the lock."""
     return f"end of {run}"
-

@@ -15,6 +15,7 @@ BILLING = {
     "remind": Decision(("reminded",), timers=(("remind", 0, "remind"),)),
     "later": Decision(("postponed",), cancels=("remind",), timers=(("remind", 500, "remind"),)),
     "close": Decision(("closed",), effects=("say goodbye",)),
+    "wait": Decision(("waiting",), timers=(("remind", 0, "charged"),)),
     "nonsense": Decision(()),
 }
 SUBSCRIPTION = DeciderSketch(
@@ -78,6 +79,12 @@ async def test_a_timer_that_sets_itself_again_while_firing_stays_set() -> None:
     end = await played(execute("open"), fire(1), fire(1), fire(2))
     assert end.results == ["recorded", "recorded", "over", "recorded"]
     assert end.rows["timers"][("r", "remind")].generation == 3
+
+
+async def test_a_timer_that_fired_and_was_not_set_again_is_gone() -> None:
+    """G6: applied exactly once; firing it again finds nothing."""
+    end = await played(execute("wait"), fire(1), fire(1))
+    assert (end.results[1:], end.rows["timers"]) == (["recorded", "over"], {})
 
 
 async def test_a_timer_cancelled_and_set_again_in_one_decision_is_live() -> None:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from holdfast.core.operations import Operation
-from holdfast.core.rows import CANCELLED, CANCELLING, COMPLETED, READY, RUNNING
+from holdfast.core.rows import CANCELLED, CANCELLING, COMPLETED, READY, RUNNING, SUSPENDED
 from tests.sketches.function import (
     TURN,
     Broadcast,
@@ -64,7 +64,9 @@ async def test_entries_have_one_sequence_and_a_repeated_one_is_recognised() -> N
 
 async def test_an_owner_without_the_newest_token_records_nothing() -> None:
     """K3: two processes believe that they own a run; the fenced one is refused."""
-    end = await played(*begin("r"), SUSPEND, RACERS["send"], claims("r", TURN, token=3), call("#1", 1), call("#1", 1, 3))
+    end = await played(
+        *begin("r"), SUSPEND, RACERS["send"], claims("r", TURN, token=3), call("#1", 1), call("#1", 1, 3)
+    )
     assert end.results[-3:] == ["recorded", "stale", "recorded"]
 
 
@@ -84,6 +86,14 @@ async def test_a_wait_for_two_events_and_a_deadline_has_one_winner_in_every_orde
     # Queued events first, what was sent to the run before what was broadcast; else whatever comes next.
     expected = next((name for name in ("send", "broadcast") if name in before), after[0] if after else None)
     assert won(end) == [{"send": "a", "broadcast": "b", "deadline": "deadline"}[str(expected)]]
+
+
+async def test_a_deadline_of_a_wait_that_is_over_does_not_end_the_next_one() -> None:
+    """I50: its generation is another, though run, key and due time are the same."""
+    again = Suspend(run="r", node=TURN, attempt=1, token=3, events=("a",), deadline=NOW)
+    end = await played(*begin("r"), SUSPEND, RACERS["send"], claims("r", TURN, token=3), again, RACERS["deadline"])
+    assert (end.results[-1], won(end)) == ("over", ["a"])
+    assert end.rows["runs"][("r",)].status == SUSPENDED
 
 
 async def test_an_event_sent_to_the_run_wins_over_an_older_broadcast() -> None:

@@ -115,16 +115,24 @@ def site_for(kind: str, databases: Databases | None, folder: Path) -> Iterator[S
         yield Site(kind, f"sqlite:///{folder / 'store.db'}")
     else:
         assert databases is not None
-        with databases.fresh(databases.template("holdfast-schema", _migrate)) as url:
-            yield Site(kind, url)
+        yield Site(kind, _emptied_database(databases))
 
 
-def _migrate(url: str) -> None:
-    async def migrate() -> None:
-        async with Site("postgresql", url).opened():
-            pass
+_addresses: dict[str, str] = {}
 
-    asyncio.run(migrate())
+
+def _emptied_database(databases: Databases) -> str:
+    """One database for all these tests, emptied for each: ten times quicker than a new one."""
+    made: list[str] = []
+    name = databases.template("holdfast-stores", made.append)
+    url = _addresses[name] = made[0] if made else _addresses[name]
+
+    async def prepare() -> None:
+        async with Site("postgresql", url).opened() as store:
+            await empty(store)
+
+    asyncio.run(prepare())
+    return url
 
 
 async def every_row(store: Store) -> dict[str, list[Any]]:
@@ -158,8 +166,12 @@ async def empty(store: Store) -> None:
     if isinstance(store, MemoryStore):
         store.__init__(store._clock)  # type: ignore[misc]
         return
-    for table in (*(table.name for table in TABLES), "workers", "topics"):
-        await execute(store, f"DELETE FROM {table}")
+    tables = (*(table.name for table in TABLES), "workers", "topics")
+    if isinstance(store, PostgresStore):
+        await execute(store, "; ".join(f"DELETE FROM {table}" for table in tables))
+    else:
+        for table in tables:
+            await execute(store, f"DELETE FROM {table}")
 
 
 def change(

@@ -22,7 +22,7 @@ from holdfast.authoring.context import Context, entered
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES, decode_error, encode_error
-from holdfast.core.errors import HoldfastError, StoreError, StoreUnavailable
+from holdfast.core.errors import StoreError, StoreUnavailable
 from holdfast.core.operations import (
     RECORDED,
     CompleteWork,
@@ -198,7 +198,8 @@ class AttemptRunner:
 
     def _context(self, attempt: Attempt, invocation: Invocation, tx: Any = None) -> Context:
         async def heartbeat() -> None:
-            await self._heartbeat()
+            if tx is None:  # a transaction may hold the store's one writer, which a heartbeat would wait for
+                await self._heartbeat()
             if attempt.stop_requested:
                 raise LeaseLost(f"{_named(attempt.work)} lost its lease or its run was cancelled: stop here")
 
@@ -299,7 +300,7 @@ class AttemptRunner:
             except StoreUnavailable:
                 # The commit may have happened or not. If the lease is still ours it has not.
                 return await self._submit(_release(attempt.work))
-            except HoldfastError as error:
+            except Exception as error:  # also a statement of the user's that failed and was hidden from us
                 return await self._submit(self._failed(attempt, invocation, error, started))
 
 

@@ -24,7 +24,6 @@ from holdfast.core.rows import (
     HISTORY,
     HOLDS,
     LEASED,
-    OPEN_WORK,
     READY,
     RUNS,
     TABLES,
@@ -321,7 +320,7 @@ class MemoryStore:
             runs[run.status] = runs.get(run.status, 0) + 1
         for item in self.tables[WORK].values():
             work[item.status] = work.get(item.status, 0) + 1
-            if item.status in OPEN_WORK:
+            if item.status in (READY, LEASED):
                 queues.setdefault(item.queue, []).append(item)
         return StoreStats(
             runs=runs,

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core import failpoints
 from holdfast.core.errors import NotOurDatabase
 from holdfast.store.sqlite_schema import check_applied
-from holdfast.store.statements import migrations
+from holdfast.store.statements import OUR_TABLES, migrations
 
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 _APPLIED = "SELECT number, checksum FROM holdfast_migrations"
@@ -26,7 +26,7 @@ async def check_database(connection: Any, pooled: bool) -> None:
         if "holdfast_migrations" in tables:
             applied = {row[0]: row[1] for row in await connection.fetch(_APPLIED)}
             check_applied(applied, "postgres", where)
-        elif foreign := tables & {"runs", "work", "workers"}:
+        elif foreign := tables & OUR_TABLES:
             raise NotOurDatabase(
                 f"{where} has a table {min(foreign)}, but no holdfast_migrations: it belongs to another program",
                 hint="give Holdfast a database or a schema of its own (search_path in the URL)",

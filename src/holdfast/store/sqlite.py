@@ -93,23 +93,27 @@ class SqliteStore:
     async def open(self) -> None:
         with translate(self.path):
             self._db = self._connect()
-            check_database(self._db, self.path)
+            check_database(self._db, self.path)  # before the first write: the journal mode is one
+            if self._db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                # Needs the file to itself, so under the lock: several processes may be opening a new file.
+                await self._write(lambda db: db.execute("PRAGMA journal_mode=WAL"), own_transaction=False)
+            self._configure(self._db)
             self._inode = os.stat(self.path).st_ino
 
     def _connect(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        db = sqlite3.connect(
+        return sqlite3.connect(
             self.path,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
             timeout=min(5.0, self._timeout),
         )
-        db.execute("PRAGMA journal_mode=WAL")
+
+    def _configure(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA synchronous=FULL")
         db.execute("PRAGMA mmap_size=0")
         db.execute("PRAGMA wal_autocheckpoint=2000")  # at a commit, so under the file lock
-        return db
 
     @property
     def db(self) -> sqlite3.Connection:

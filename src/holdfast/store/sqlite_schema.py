@@ -10,7 +10,7 @@ from pathlib import Path
 from holdfast.core import failpoints
 from holdfast.core.errors import NotOurDatabase, SchemaTooNew, StoreError, StoreUnavailable
 from holdfast.store.contract import Conflict
-from holdfast.store.statements import Migration, migrations
+from holdfast.store.statements import OUR_TABLES, Migration, migrations
 
 OLDEST_SQLITE = (3, 40, 0)
 
@@ -25,7 +25,7 @@ def check_database(db: sqlite3.Connection, path: Path) -> None:
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "holdfast_migrations" in tables:
         check_applied(dict(db.execute("SELECT number, checksum FROM holdfast_migrations")), "sqlite", str(path))
-    elif foreign := tables & {"runs", "work", "workers"}:
+    elif foreign := tables & OUR_TABLES:
         raise NotOurDatabase(
             f"{path} has a table {min(foreign)}, but no holdfast_migrations: it belongs to another program",
             hint="give Holdfast a file of its own, for example sqlite:///holdfast.db",

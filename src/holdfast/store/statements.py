@@ -25,6 +25,8 @@ def columns(names: tuple[str, ...], prefix: str = "") -> str:
 
 _COLUMNS = {table.name: table.columns for table in TABLES} | {"workers": WorkerRow.__struct_fields__}
 
+OUR_TABLES = frozenset({*_COLUMNS, "topics"})
+
 
 @cache
 def statements(dialect: str) -> dict[str, str]:

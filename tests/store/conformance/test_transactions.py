@@ -167,6 +167,7 @@ async def test_g3_user_statements_and_rows_commit_or_vanish_together(shared_site
             assert await tx.user.fetchval("SELECT balance FROM accounts") == 10
             assert (await tx.user.fetchrow("SELECT name FROM accounts"))[0] == "ann"
             assert len(await tx.user.fetch("SELECT * FROM accounts")) == 1
+            await tx.user.execute("DROP TABLE accounts")
         assert await store.runs(["r1"]) == []
 
 

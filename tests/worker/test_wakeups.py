@@ -1,0 +1,189 @@
+"""How work is noticed, each way alone; and what happens while the database is away or a pooler is in between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import holdfast as hf
+from holdfast.core.rows import COMPLETED, LOST
+from holdfast.runtime.postgres_server import PostgresServer
+from tests.endtoend.programs import app, journal
+from tests.worker.support import HURRY, Processes, assert_sound, counted, engine_on, statuses, until
+
+NEVER: dict[str, Any] = {"poll_seconds": 60.0, "sweep_seconds": 60.0, "lease_seconds": 60.0}
+"""Nothing happens by itself within a test: whatever does, was woken."""
+SOON_SECONDS = 3.0
+
+
+def make_registry() -> tuple[hf.Registry, Any, Any]:
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def quick(number: int) -> int:
+        return number
+
+    @hf.action(registry=registry, retry=hf.Retry(attempts=3, base=0.05, cap=0.1))
+    async def flaky() -> int:
+        if hf.current().attempt < 3:
+            raise ValueError("again")
+        return hf.current().attempt
+
+    return registry, quick, flaky
+
+
+async def test_k11_commits_of_the_same_process_alone_wake_its_worker(url: str) -> None:
+    """K11: no notifications, no polls, no hand-over; new work, chains and retries go on all the same."""
+    registry, quick, flaky = make_registry()
+    engine = engine_on(url, registry, **NEVER, notify=False, hand_over=False)
+    async with engine, engine.worker():
+        assert await engine.run(quick, 1, timeout=SOON_SECONDS) == 1
+        assert await engine.run(flaky, timeout=SOON_SECONDS) == 3
+
+
+async def test_k11_announcements_of_other_processes_alone_wake_a_worker(shared_url: str) -> None:
+    """K11: NOTIFY on PostgreSQL, the change of the file on SQLite; the waiting starter hears of the end, too."""
+    registry, quick, flaky = make_registry()
+    starter, server = engine_on(shared_url, registry, **NEVER), engine_on(shared_url, registry, **NEVER)
+    async with starter, server, server.worker():
+        await until(lambda: counted(server, "claims") >= 1, "the worker has looked once, and sleeps")
+        assert await starter.run(quick, 1, timeout=SOON_SECONDS) == 1
+        assert await starter.run(flaky, timeout=SOON_SECONDS) == 3
+
+
+async def test_k11_polls_alone_are_enough(shared_url: str) -> None:
+    """K11: with no notification at all, latency is the only thing that changes."""
+    registry, quick, flaky = make_registry()
+    starter = engine_on(shared_url, registry, notify=False)
+    server = engine_on(shared_url, registry, notify=False, hand_over=False)
+    async with starter, server, server.worker():
+        assert await starter.run(quick, 1, timeout=SOON_SECONDS) == 1
+        assert await starter.run(flaky, timeout=SOON_SECONDS) == 3
+
+
+async def test_k11_a_worker_in_another_process_is_woken_on_one_sqlite_file(
+    sqlite_url: str, journal_path: str, processes: Processes
+) -> None:
+    """K11: across two real processes, with polls a minute apart."""
+    async with engine_on(sqlite_url, app.registry, **NEVER) as engine:
+        await processes.serving(engine, sqlite_url, settings=NEVER)
+        for number in range(3):
+            assert await engine.run(app.square, number, journal_path, timeout=SOON_SECONDS) == number**2
+        await engine.run(app.Walk(journal=f"{journal_path}-2"), timeout=SOON_SECONDS)
+        assert len(journal.begun(f"{journal_path}-2")) == 5
+
+
+async def test_k11_a_worker_in_another_process_is_woken_by_notify(
+    postgres_url: str, journal_path: str, processes: Processes
+) -> None:
+    """K11: across two real processes, with polls a minute apart."""
+    async with engine_on(postgres_url, app.registry, **NEVER) as engine:
+        await processes.serving(engine, postgres_url, settings=NEVER)
+        for number in range(3):
+            assert await engine.run(app.square, number, journal_path, timeout=SOON_SECONDS) == number**2
+
+
+async def test_g9_work_goes_on_by_itself_after_the_database_was_away(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    """G9: stopped for two seconds while runs are under way, then started: nobody has to do anything."""
+    registry = hf.Registry()
+    executions: list[tuple[str, str, int]] = []
+    go = asyncio.Event()
+
+    class Journey(hf.Dag, registry=registry):
+        @hf.step
+        async def before(self) -> None:
+            await self.note()
+            await go.wait()
+
+        @hf.step
+        async def between(self) -> None:
+            await self.note()
+
+        @hf.step
+        async def after(self) -> None:
+            await self.note()
+
+        async def note(self) -> None:
+            context = hf.current()
+            executions.append((context.run_id, context.node.name, context.attempt))
+
+    @hf.action(registry=registry, retry=hf.Retry(attempts=2, base=0.2, cap=0.4))
+    async def flaky() -> int:
+        if hf.current().attempt == 1:
+            raise ValueError("as the database goes away")
+        return hf.current().attempt
+
+    engine = engine_on(postgres_url, registry, lease_seconds=30.0)
+    async with engine, engine.worker():
+        handles = [await engine.start(Journey()) for _ in range(10)]
+        await until(lambda: len(executions) == 10, "all have begun")
+        retried = await engine.start(flaky)
+        await until(lambda: _failed_once(engine, retried.id), "the retry is due soon")
+        await asyncio.to_thread(postgres.stop)
+        down = time.monotonic()
+        go.set()  # everything finishes its step now, and cannot say so
+        waiting = asyncio.create_task(engine.start(flaky))
+        await until(lambda: time.monotonic() - down > 2.0 and counted(engine, "reconnects") > 0, "it is noticed")
+        assert not waiting.done(), "a start waits for the database, as it may within store_timeout_seconds"
+        await asyncio.to_thread(postgres.start)
+        up = time.monotonic()
+        await asyncio.gather(*(handle.result(timeout=15) for handle in handles))
+        print(f"all done {time.monotonic() - up:.2f} s after the database was back")
+        assert await retried.result(timeout=10) == 2
+        assert await (await waiting).result(timeout=10) == 2
+        for handle in handles:
+            assert await statuses(engine, handle.id) == [COMPLETED] * 3
+        assert len(executions) == len(set(executions)) == 30, "no lease was lost, so nothing ran twice"
+        await assert_sound(engine)
+
+
+async def _failed_once(engine: hf.Engine, run: str) -> bool:
+    return len(await statuses(engine, run)) == 2
+
+
+async def test_g9_a_listener_that_was_cut_off_comes_back_by_itself(postgres_url: str) -> None:
+    """G9, K11: an administrator ends all our sessions; the listener comes back, polls are a minute apart."""
+    registry, quick, _ = make_registry()
+    starter, server = engine_on(postgres_url, registry, **NEVER), engine_on(postgres_url, registry, **NEVER)
+    async with starter, server, server.worker():
+        assert await starter.run(quick, 1, timeout=SOON_SECONDS) == 1
+        async with server.store.transaction() as tx:
+            await tx.user.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        assert await starter.run(quick, 2, timeout=SOON_SECONDS) == 2
+
+
+# --- behind a pooler -----------------------------------------------------------------------------------------------
+
+
+async def test_i7_behind_a_transaction_pooler_runs_complete_and_leases_decide(
+    pgbouncer_url: str, postgres_url: str, journal_path: str, processes: Processes
+) -> None:
+    """I7, K11: no session means no proof and no notification; everything works, and a killed worker's lease runs out."""
+    lease_seconds = 1.5
+    settings = {**HURRY, "lease_seconds": lease_seconds}
+    async with engine_on(pgbouncer_url, app.registry, **settings) as engine:
+        victim, row = await processes.serving(engine, pgbouncer_url, settings=settings)
+        assert not row.provable
+        assert await engine.run(app.square, 3, journal_path, timeout=10) == 9
+        await engine.run(app.Walk(journal=f"{journal_path}-2"), timeout=10)
+        handle = await engine.start(app.hold, f"{journal_path}-3")
+        await until(lambda: journal.begun(f"{journal_path}-3"), "the process has begun")
+        async with engine.worker():
+            killed = time.monotonic()
+            victim.kill()
+            again = await until(lambda: journal.begun(f"{journal_path}-3")[1:], "it goes on when the lease has ended")
+            assert again[0].at - killed >= lease_seconds * 2 / 3 - 0.1, "nothing proved that it was dead"
+            Path(f"{journal_path}-3.go").touch()
+            assert await handle.result(timeout=5) == 2
+            chains = [app.CHAINS[n % 4](number=n, journal=f"{journal_path}-4") for n in range(12)]
+            handles = await asyncio.gather(*(engine.start(chain) for chain in chains))
+            await asyncio.gather(*(chained.result(timeout=20) for chained in handles))
+        assert await statuses(engine, handle.id) == [LOST, COMPLETED]
+        await assert_sound(engine)
