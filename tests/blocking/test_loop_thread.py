@@ -222,6 +222,7 @@ def test_a_fork_is_told_to_open_its_own_engine_instead_of_hanging(loop_thread: L
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.alarm(10)  # should it hang after all, it must not outlive the test
         try:
             loop_thread.run(answer())
         except UsageError as error:

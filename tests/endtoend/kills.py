@@ -9,6 +9,7 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import holdfast as hf
 from holdfast.core.rows import COMPLETED, FAILED, LEASED, LOST, Work
@@ -17,7 +18,7 @@ from tests.endtoend.programs import app, journal
 from tests.worker.support import Processes, assert_sound, work_of
 
 GOES_ON_WITHIN_SECONDS = 2.0
-SETTINGS = {"lease_seconds": 30.0, "sweep_seconds": 0.2, "poll_seconds": 0.1}
+SETTINGS: dict[str, Any] = {"lease_seconds": 30.0, "sweep_seconds": 0.2, "poll_seconds": 0.1}
 """The lease of real life: nothing that goes on sooner has waited for it."""
 
 

@@ -10,7 +10,9 @@ import os
 import random
 import signal
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,9 +35,7 @@ async def feed(crowd: Crowd, started: dict[str, int]) -> None:
     begin = loop.time()
     for number in range(RUNS):
         if number % 5 == 0:
-            handle: hf.Handle[object] = await crowd.engine.start(
-                app.square, number, str(crowd.path), key=f"run {number}"
-            )
+            handle: hf.Handle[Any] = await crowd.engine.start(app.square, number, str(crowd.path), key=f"run {number}")
         else:
             chain = app.CHAINS[number % len(app.CHAINS)]
             handle = await crowd.engine.start(chain(number=number, journal=str(crowd.path)), key=f"run {number}")
@@ -63,6 +63,10 @@ async def crash(crowd: Crowd, server: PostgresServer) -> None:
     crowd.restarts.append((down, time.monotonic()))
 
 
+def has_started(started: dict[str, int], count: int) -> bool:
+    return len(started) >= count
+
+
 async def all_done(crowd: Crowd) -> bool:
     try:
         runs = (await crowd.engine.stats()).store.runs
@@ -84,7 +88,7 @@ async def test_g1_g2_g3_g9_killed_workers_and_a_crashed_postgresql_lose_and_repe
         feeding = asyncio.create_task(feed(crowd, started))
         for third in (1, 2):
             shooting = asyncio.create_task(shoot(crowd))
-            await until(lambda third=third: len(started) >= RUNS * third / 3, "runs are started", LONGEST_SECONDS)
+            await until(partial(has_started, started, RUNS * third // 3), "runs are started", LONGEST_SECONDS)
             shooting.cancel()
             await asyncio.wait([shooting])
             await crash(crowd, postgres)

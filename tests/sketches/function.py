@@ -4,7 +4,8 @@ A resident function holds the lease of its run's one work item, the turn; every 
 turn's token. To suspend is to give the turn back as blocked; to win is to make it ready again.
 
 Left out: the run's own event loop and its replay, addresses checked by name and digest, several waits of one
-run at a time (one suspension here names all there is to wait for), expiry, `to_all`, failed runs, children.
+run at a time (one suspension here names all there is to wait for), broadcasts that repeat, expiry,
+`to_all`, failed runs, children.
 """
 
 from __future__ import annotations

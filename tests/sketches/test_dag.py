@@ -29,7 +29,7 @@ def finish(node: str) -> Finish:
 
 @pytest.mark.parametrize("order", [("b", "c"), ("c", "b")])
 async def test_g4_the_last_node_of_a_diamond_is_ready_once_both_sides_are_in(order: tuple[str, str]) -> None:
-    """G4: blocked (1 of 2) after the first side, ready with the second, whichever that is; the repeat counts nothing."""
+    """G4: blocked (1 of 2) after the first side, ready with the second, whichever that is; a repeat adds nothing."""
     first, second = order
     begun = [Start(run="r"), claims("r", "a"), finish("a"), claims("r", "b"), claims("r", "c"), finish(first)]
     halfway = await both_ways(SKETCH, begun)

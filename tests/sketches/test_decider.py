@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.core.operations import Operation
 from holdfast.core.rows import COMPLETED, READY
-from tests.sketches.decider import Decision, DeciderSketch, Execute, FireTimer, SettleEffect
+from tests.sketches.decider import DeciderSketch, Decision, Execute, FireTimer, SettleEffect
 from tests.sketches.kernel import INPUTS, NOW, TIMERS, Played, both_ways, claims
 
 BILLING = {
@@ -15,7 +15,8 @@ BILLING = {
     "remind": Decision(("reminded",), timers=(("remind", 0, "remind"),)),
     "later": Decision(("postponed",), cancels=("remind",), timers=(("remind", 500, "remind"),)),
     "close": Decision(("closed",), effects=("say goodbye",)),
-    "wait": Decision(("waiting",), timers=(("remind", 0, "charged"),)),
+    "wait": Decision(("waiting",), timers=(("remind", 0, "expire"),)),
+    "expire": Decision(("expired",)),
     "nonsense": Decision(()),
 }
 SUBSCRIPTION = DeciderSketch(

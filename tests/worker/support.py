@@ -63,7 +63,7 @@ async def statuses(engine: hf.Engine, run_id: str, node: str | None = None) -> l
 
 
 async def assert_sound(engine: hf.Engine) -> None:
-    """G10: `doctor` has nothing against what is stored. That the tests' own server never calls fsync is its business."""
+    """G10: `doctor` has nothing against what is stored; that the tests' own server never calls fsync is not meant."""
     findings = [finding for finding in await engine.doctor() if finding.severity == "error"]
     assert not [finding for finding in findings if finding.subject not in ("fsync", "full_page_writes")], findings
 

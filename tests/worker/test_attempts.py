@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -77,7 +79,7 @@ async def test_i3_a_delay_is_stored_as_a_due_time_and_kept(url: str) -> None:
         handle = await engine.start(flaky)
         assert await handle.result(timeout=10) == 3
         attempts = await work_of(engine, handle.id)
-    for before, after in zip(attempts, attempts[1:], strict=False):
+    for before, after in itertools.pairwise(attempts):
         assert before.finished is not None
         assert after.started is not None
         delay = SHORT.delay_seconds(handle.id, before.node, before.attempt)
@@ -163,7 +165,7 @@ async def test_i5_an_async_action_past_its_deadline_times_out_on_the_same_budget
     engine = engine_on(url, registry)
     async with engine, engine.worker():
         handle = await engine.start(slow)
-        with pytest.raises(hf.RunFailed, match="took longer than its timeout of 0.15 s"):
+        with pytest.raises(hf.RunFailed, match=r"took longer than its timeout of 0\.15 s"):
             await handle.result(timeout=10)
         attempts = await work_of(engine, handle.id)
     assert [(work.status, work.failures) for work in attempts] == [(TIMED_OUT, 1), (FAILED, 2), (TIMED_OUT, 3)]
@@ -247,5 +249,5 @@ async def test_i3_options_of_one_start_beat_the_policy_of_the_code(url: str) -> 
         assert await statuses(engine, twice.id) == [FAILED, COMPLETED]
 
 
-async def _is(engine: hf.Engine, handle: hf.Handle[object], wanted: list[str]) -> bool:
+async def _is(engine: hf.Engine, handle: hf.Handle[Any], wanted: list[str]) -> bool:
     return await statuses(engine, handle.id) == wanted

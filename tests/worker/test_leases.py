@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +21,7 @@ from holdfast.core.operations import (
     CompleteWork,
     FailWork,
     LapseWork,
+    Operation,
     RecordProgress,
     ReleaseWork,
     Settled,
@@ -87,12 +91,12 @@ class Puppet:
     async def progress(self, work: Work) -> Settled:
         return await self._submit(RecordProgress(**_lease(work)))
 
-    async def _submit(self, operation: object) -> Settled:
-        settled: Settled = await self.engine.coordinator.submit(operation)  # type: ignore[arg-type]
+    async def _submit(self, operation: Operation) -> Settled:
+        settled: Settled = await self.engine.coordinator.submit(operation)
         return settled
 
 
-def _lease(work: Work) -> dict[str, object]:
+def _lease(work: Work) -> dict[str, Any]:
     return {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
 
 
@@ -164,7 +168,7 @@ async def test_i6_code_that_kills_its_worker_ends_as_a_dead_letter(
             victim = processes.serve(
                 shared_url, settings=settings, environ={"HOLDFAST_FAILPOINT": "action.before:1:kill"}
             )
-            await until(lambda victim=victim: victim.poll() is not None, "the worker dies in the action")
+            await until(_ended(victim), "the worker dies in the action")
             assert victim.returncode == -signal.SIGKILL
         watching = engine_on(shared_url, app.registry, lost_limit=2)
         async with watching, watching.worker():
@@ -231,6 +235,10 @@ async def test_i7_a_process_that_stands_still_keeps_its_work_until_the_lease_end
         await assert_sound(engine)
 
 
+def _ended(process: subprocess.Popen[bytes]) -> Callable[[], bool]:
+    return lambda: process.poll() is not None
+
+
 def _done_by(path: str, pid: int) -> bool:
     return any(deed.pid == pid and deed.what == journal.DONE for deed in journal.read(path))
 
@@ -290,7 +298,7 @@ async def test_i7_a_worker_declared_dead_by_mistake_stops_what_it_runs_and_works
         before = worker.id
         (item,) = await engine.store.leased_to(before)
         await engine.store.retire(before)
-        await engine.coordinator.submit(LapseWork(**_lease(item)))  # type: ignore[arg-type]
+        await engine.coordinator.submit(LapseWork(**_lease(item)))
         assert await handle.result(timeout=5) == 2
         await until(lambda: told == ["stop"], "the code is asked to stop")
         await until(lambda: worker.id != before, "the worker has a new id")

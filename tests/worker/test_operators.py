@@ -269,7 +269,7 @@ async def test_i11_skip_satisfies_what_depends_on_the_node(url: str) -> None:
 
 @pytest.mark.parametrize("scope", ["all", "workflow", "queue"])
 async def test_i11_maintenance_stops_claims_and_accepts_all_else(url: str, scope: str) -> None:
-    """I11: for everything, one workflow or one queue; what is not meant is served, and `off` lets it go on by itself."""
+    """I11: for everything, one workflow or one queue; what is not meant is served, and `off` lets it go on."""
     stage = Stage()
     engine = engine_on(url, stage.registry)
     what = {"all": {}, "workflow": {"workflow": "quick"}, "queue": {"queue": "slow"}}[scope]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -220,19 +221,15 @@ async def test_g3_while_nobody_dies_every_attempt_executes_once(url: str) -> Non
         async def bottom(self) -> None:
             record()
 
-    engines: list[Any] = [engine_on(url, registry) for _ in range(1 if url == "memory://" else 2)]
-    async with engines[0], engines[0].worker(concurrency=7):
-        if len(engines) == 2:
-            await engines[1].open()
-            second = engines[1].worker(concurrency=7)
-            await second.__aenter__()
+    engines = [engine_on(url, registry) for _ in range(1 if url == "memory://" else 2)]
+    async with AsyncExitStack() as opened:
+        for engine in engines:
+            await opened.enter_async_context(engine)
+            await opened.enter_async_context(engine.worker(concurrency=7))
         handles = [await engines[number % len(engines)].start(Diamond()) for number in range(50)]
         await asyncio.gather(*(handle.result(timeout=30) for handle in handles))
         for handle in handles:
             assert await statuses(engines[0], handle.id) == [COMPLETED] * 4
-        if len(engines) == 2:
-            await second.__aexit__(None, None, None)
-            await engines[1].close()
     assert len(executions) == len(set(executions)) == 200
     assert {attempt for _, _, attempt in executions} == {1}
 

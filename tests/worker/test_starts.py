@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -129,7 +130,7 @@ async def test_i13_the_idempotency_key_survives_a_lost_lease(
         victim.kill()
         async with engine.worker():
             await until(lambda: len(journal.begun(f"{journal_path}-2")) == 2, "it goes on here")
-            open(f"{journal_path}-2.go", "w").close()
+            Path(f"{journal_path}-2.go").touch()
             await held.result(timeout=5)
         assert await statuses(engine, held.id) == [LOST, COMPLETED]
         assert len({deed.key for deed in journal.read(f"{journal_path}-2")}) == 1

@@ -164,7 +164,7 @@ async def test_g3_a_stale_lease_rolls_the_writes_back(shared_url: str) -> None:
 async def test_g3_killed_around_the_commit_there_are_both_or_neither(
     shared_url: str, journal_path: str, processes: Processes, failpoint: str, executions: int
 ) -> None:
-    """G3: killed before the commit, neither write nor result is there and it runs again; after it, both are and it does not."""
+    """G3: killed before the commit, neither is there and it runs again; after it, both are and it does not."""
     async with engine_on(shared_url, app.registry, lease_seconds=30.0) as engine:
         await make_table(engine)
         handle = await engine.start(app.insert_row, 7, journal_path)
@@ -221,7 +221,7 @@ async def test_i5_a_transactional_action_past_its_deadline_rolls_back(shared_url
     async with engine, engine.worker():
         await make_table(engine)
         handle = await engine.start(write)
-        with pytest.raises(hf.RunFailed, match="timeout of 0.2 s"):
+        with pytest.raises(hf.RunFailed, match=r"timeout of 0\.2 s"):
             await handle.result(timeout=5)
         assert await statuses(engine, handle.id) == [TIMED_OUT]
         assert await ledger(shared_url) == []

@@ -165,7 +165,7 @@ async def test_g9_a_listener_that_was_cut_off_comes_back_by_itself(postgres_url:
 async def test_i7_behind_a_transaction_pooler_runs_complete_and_leases_decide(
     pgbouncer_url: str, postgres_url: str, journal_path: str, processes: Processes
 ) -> None:
-    """I7, K11: no session means no proof and no notification; everything works, and a killed worker's lease runs out."""
+    """I7, K11: no session, so no proof and no notification; everything works, and a killed worker's lease runs out."""
     lease_seconds = 1.5
     settings = {**HURRY, "lease_seconds": lease_seconds}
     async with engine_on(pgbouncer_url, app.registry, **settings) as engine:

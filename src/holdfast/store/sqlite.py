@@ -94,11 +94,11 @@ class SqliteStore:
         with translate(self.path):
             self._db = self._connect()
             check_database(self._db, self.path)  # before the first write: the journal mode is one
+            self._inode = os.stat(self.path).st_ino
             if self._db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 # Needs the file to itself, so under the lock: several processes may be opening a new file.
-                await self._write(lambda db: db.execute("PRAGMA journal_mode=WAL"), own_transaction=False)
+                await self._write(lambda db: db.execute("PRAGMA journal_mode=WAL").fetchone(), own_transaction=False)
             self._configure(self._db)
-            self._inode = os.stat(self.path).st_ino
 
     def _connect(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ LOOK_AGAIN_SECONDS = 0.005
 
 
 async def wait_for_file(path: Path) -> None:
-    while not path.exists():
+    while not path.exists():  # noqa: ASYNC110 - the file is another process's to make
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 

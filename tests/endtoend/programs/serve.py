@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import sys
+from typing import Any
 
 import msgspec
 
@@ -21,7 +22,7 @@ class Order(msgspec.Struct, kw_only=True):
     """What a worker process is to do."""
 
     url: str
-    settings: dict[str, float | int | bool] = {}
+    settings: dict[str, Any] = {}
     queues: tuple[str, ...] = ("default",)
     concurrency: int = 10
     registry: str = "registry"
