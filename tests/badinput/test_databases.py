@@ -7,7 +7,6 @@ import contextlib
 import os
 import shutil
 import sqlite3
-import stat
 import subprocess
 import sys
 import tempfile
@@ -136,10 +135,11 @@ def powerless() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def give_up_power(folder: Path) -> None:
+def give_up_power(folder: Path, may_write: tuple[str, ...] = ()) -> None:
+    """From here on only the named files can be written, and new ones only beside them."""
     for path in folder.iterdir():
-        path.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
-    folder.chmod(0o555)
+        path.chmod(0o666 if path.name in may_write else 0o444)
+    folder.chmod(0o777 if may_write else 0o555)
     if os.geteuid() == 0:
         os.seteuid(NOBODY)
 
@@ -162,6 +162,17 @@ async def test_a_sqlite_file_in_a_folder_that_may_not_be_written_is_refused(powe
         await made(f"sqlite:///{powerless / 'app.db'}")
     with refused(hf.StoreUnavailable, "app.db", fix="folder"):
         await made(f"sqlite:///{powerless / 'new' / 'app.db'}")
+
+
+async def test_a_lock_file_that_may_not_be_written_is_refused_by_its_name(powerless: Path) -> None:
+    """Somebody else, root perhaps, opened the database first; the database itself may be written."""
+    await made(f"sqlite:///{powerless / 'app.db'}")
+    give_up_power(powerless, may_write=("app.db",))
+    engine = impatient(f"sqlite:///{powerless / 'app.db'}")
+    with refused(hf.StoreUnavailable, "app.db-holdfast-lock", fix="files beside it"):
+        await engine.open()
+        await engine.start(greet, "Ada")
+    await engine.close()
 
 
 async def test_a_read_only_postgresql_database_is_refused_and_stays_empty(postgres_url: str) -> None:

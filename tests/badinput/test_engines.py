@@ -67,7 +67,7 @@ def test_a_variable_that_is_unknown_or_out_of_range_is_refused(
 @pytest.mark.parametrize(
     ("url", "named", "fix"),
     [
-        ("mysql://root@host/db", "'mysql://root@host/db'", "postgresql://"),
+        ("mysql://ada@host/db", "'mysql://ada@host/db'", "postgresql://"),
         ("postgresq://ada:secret@host/db", "'postgresq://ada:***@host/db'", "did you mean postgresql://?"),
         ("app.db", "'app.db'", "sqlite:///app.db"),
         ("sqlite://app.db", "'sqlite://app.db'", "sqlite:///app.db"),

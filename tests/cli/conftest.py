@@ -22,7 +22,7 @@ from holdfast.cli import program
 
 MODULE = """
 import datetime
-import time
+import threading
 
 import holdfast as hf
 
@@ -39,8 +39,8 @@ async def fragile(number: int) -> int:
 
 @hf.action
 def slow() -> None:
-    open("slow-began", "w").close()
-    time.sleep(60)
+    hf.current().logger.info("it began")
+    threading.Event().wait(60)
 
 
 @hf.action(queue="payments")

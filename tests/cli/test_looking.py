@@ -6,7 +6,6 @@ import os
 import pty
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -154,11 +153,11 @@ def test_colours_are_for_a_terminal_and_respect_no_color(shell: Shell, no_color:
     assert ("\x1b[33mpaused" in shown) is coloured
 
 
-def test_a_narrow_terminal_never_cuts_an_id(shell: Shell, tmp_path: Path) -> None:
+def test_a_narrow_terminal_never_cuts_an_id(shell: Shell) -> None:
     run = shell.start("shop:fragile", "7")
     shell.work(run)
     ours, theirs = pty.openpty()
-    environment = {**shell.environment(), "TERM": "xterm-256color", "COLUMNS": "60", "NO_COLOR": "1"}
+    environment = {**shell.environment(), "TERM": "xterm-256color", "COLUMNS": "45", "NO_COLOR": "1"}
     with subprocess.Popen(
         [sys.executable, "-m", "holdfast", "runs"], cwd=shell.folder, env=environment, stdout=theirs, stderr=theirs
     ) as process:

@@ -126,7 +126,7 @@ def test_wait_for_a_run_that_fails_is_exit_code_1_with_its_cause(shell: Shell) -
     assert (done.exit_code, done.stdout) == (1, "")
     assert "ValueError: no way with 7" in done.stderr
     assert f"holdfast retry {run}" in done.stderr
-    assert "\x1b" not in done.output  # what a run says must not control the terminal
+    assert "\\x1b[31m" in done.stderr  # shown, and not sent: what a run says must not control the terminal
     as_json = shell("start", "shop:fragile", "7", "--key", "k", "--wait", "--json")
     assert as_json.exit_code == 1
     assert json.loads(as_json.stdout)["error"]["type"] == "ValueError"

@@ -42,7 +42,7 @@ ON_POSTGRES: dict[str, tuple[tuple[Any, ...], set[str]]] = {
     "dead": ((BATCH,), {"work_dead"}),
     "prunable": ((1000, BATCH), {"runs_ended"}),
     "next_due": ((["default"],), {"work_delayed"}),
-    "promote": ((["default"],), {"work_delayed", "work_pkey"}),
+    "promote": ((["default"],), {"work_delayed"}),
     "ready_before": ((1000, BATCH), {"work_claimable"}),
     "get_runs": (([run_id(FIRST_OPEN)],), {"runs_pkey"}),
     "lock_runs": (([run_id(FIRST_OPEN)],), {"runs_pkey"}),

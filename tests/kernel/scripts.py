@@ -209,7 +209,14 @@ class _Writer:
         return asked
 
 
-async def follow(script: Script, engines: list[tuple[Coordinator, Store]], clock: VirtualClock, *, fused: bool) -> None:
+async def follow(
+    script: Script,
+    engines: list[tuple[Coordinator, Store]],
+    clock: VirtualClock,
+    *,
+    fused: bool,
+    always_remember: bool = False,
+) -> None:
     """Carry a script out and check every answer; which engine does what, and what is forgotten when, is chance."""
     chance = random.Random(f"{script.seed}-{fused}-{len(engines)}")
     for number, step in enumerate(script.steps):
@@ -223,7 +230,7 @@ async def follow(script: Script, engines: list[tuple[Coordinator, Store]], clock
             case Claim(request, handed):
                 claimed = by_key(await store.claim(request))
                 _same(number, step, handed, claimed)
-                if chance.random() < 0.7:
+                if always_remember or chance.random() < 0.7:
                     coordinator.remember(claimed)
             case Batch(operations, results) if fused:
                 found = [plain(result) for result in await coordinator.submit_batch(operations)]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+
 from holdfast.core.rows import TABLES, Row, Table
 from holdfast.core.seams import Clock
 from holdfast.core.view import Changes
@@ -119,6 +121,7 @@ def site_for(kind: str, databases: Databases | None, folder: Path) -> Iterator[S
 
 
 _addresses: dict[str, str] = {}
+_DELETE_ALL = "; ".join(f"DELETE FROM {table}" for table in (*(table.name for table in TABLES), "workers", "topics"))
 
 
 def _emptied_database(databases: Databases) -> str:
@@ -128,8 +131,12 @@ def _emptied_database(databases: Databases) -> str:
     url = _addresses[name] = made[0] if made else _addresses[name]
 
     async def prepare() -> None:
-        async with Site("postgresql", url).opened() as store:
-            await empty(store)
+        if made:
+            async with Site("postgresql", url).opened():
+                pass
+        connection = await asyncpg.connect(url)
+        await connection.execute(_DELETE_ALL)
+        await connection.close()
 
     asyncio.run(prepare())
     return url
@@ -166,12 +173,8 @@ async def empty(store: Store) -> None:
     if isinstance(store, MemoryStore):
         store.__init__(store._clock)  # type: ignore[misc]
         return
-    tables = (*(table.name for table in TABLES), "workers", "topics")
-    if isinstance(store, PostgresStore):
-        await execute(store, "; ".join(f"DELETE FROM {table}" for table in tables))
-    else:
-        for table in tables:
-            await execute(store, f"DELETE FROM {table}")
+    for statement in _DELETE_ALL.split(";"):
+        await execute(store, statement)
 
 
 def change(

@@ -49,9 +49,9 @@ async def test_i3_attempts_are_executions_in_all_and_the_last_error_keeps_the_ea
     assert [earlier.message for earlier in last.earlier] == ["attempt 1", "attempt 2"]
 
 
-async def test_i3_the_errors_of_a_process_keep_the_earlier_ones_too(url: str, journal_path: str) -> None:
+async def test_i3_the_errors_of_a_process_keep_the_earlier_ones_too(sqlite_url: str, journal_path: str) -> None:
     """I3: where an action runs makes no difference to what is known about its failures."""
-    engine = engine_on(url, app.registry)
+    engine = engine_on(sqlite_url, app.registry)
     async with engine, engine.worker():
         handle = await engine.start(app.fail_in_process, journal_path)
         with pytest.raises(hf.RunFailed):
@@ -198,9 +198,9 @@ async def test_i5_a_thread_past_its_deadline_is_told_and_its_late_result_counts_
         assert await statuses(engine, handle.id) == [TIMED_OUT]
 
 
-async def test_i5_a_process_past_its_deadline_is_killed_and_retried(url: str, journal_path: str) -> None:
+async def test_i5_a_process_past_its_deadline_is_killed_and_retried(sqlite_url: str, journal_path: str) -> None:
     """I5: with isolation="process" the code really stops."""
-    engine = engine_on(url, app.registry)
+    engine = engine_on(sqlite_url, app.registry)
     async with engine, engine.worker():
         handle = await engine.start(app.hang_in_process, journal_path)
         with pytest.raises(hf.RunFailed, match="timeout of 1 s"):

@@ -27,6 +27,7 @@ from holdfast.core.operations import (
     Settled,
 )
 from holdfast.core.rows import COMPLETED, DEAD, LOST, READY, Work
+from holdfast.runtime.worker import Worker
 from holdfast.store.contract import ClaimRequest, WorkerRow
 from tests.endtoend.programs import app, journal
 from tests.worker.support import (
@@ -243,6 +244,10 @@ def _done_by(path: str, pid: int) -> bool:
     return any(deed.pid == pid and deed.what == journal.DONE for deed in journal.read(path))
 
 
+async def _serves(engine: hf.Engine, worker: Worker) -> bool:
+    return [row.id for row in await engine.workers()] == [worker.id]
+
+
 async def _is_back(engine: hf.Engine, pid: int, old: str) -> bool:
     rows = await engine.workers()
     return any(row.pid == pid and row.id != old for row in rows) and all(row.id != old for row in rows)
@@ -258,7 +263,13 @@ async def test_g2_whatever_comes_late_or_twice_leaves_the_recorded_result_alone(
         first = await old.claim()
         await old.lapse(first)
         assert (await old.complete(first, b"1")).verdict == STALE
+        # The same attempt, given back and claimed by another: nothing but the token tells the two leases apart.
+        given_back = await old.claim()
+        await old.release(given_back)
         second = await new.claim()
+        assert (given_back.attempt, given_back.token) == (second.attempt, second.token - 1)
+        assert (await old.complete(given_back, b"5")).verdict == STALE
+        assert (await old.lapse(given_back)).verdict == STALE
         assert (await new.complete(second, b"9")).verdict == RECORDED
         stored = await work_of(engine, handle.id)
         assert (await new.complete(second, b"7")).verdict == REPEATED
@@ -302,5 +313,5 @@ async def test_i7_a_worker_declared_dead_by_mistake_stops_what_it_runs_and_works
         assert await handle.result(timeout=5) == 2
         await until(lambda: told == ["stop"], "the code is asked to stop")
         await until(lambda: worker.id != before, "the worker has a new id")
-        assert [row.id for row in await engine.workers()] == [worker.id]
+        await until(lambda: _serves(engine, worker), "it is enrolled under it, and nobody else is")
         assert counted(engine, "lease_losses") >= 1

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import errno
 import importlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import click
 
-from holdfast.cli.failures import CODES, FAILED, OK, USAGE, report
+from holdfast.cli.failures import CODES, OK, USAGE, report
 from holdfast.cli.options import Options, common_options
 
 # Every command and its home, in the order in which help shows them.
@@ -88,16 +86,9 @@ class Program(click.Group):
         options.as_json = "--json" in words[: words.index("--") if "--" in words else None]
         try:
             done = super().main(args, prog_name or "holdfast", complete_var, False, **extra)
-            sys.stdout.flush()
         except click.exceptions.NoArgsIsHelpError as wanted:
             click.echo(wanted.format_message())
             sys.exit(USAGE)
-        except BrokenPipeError:
-            _leave_quietly()
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                _leave_quietly()
-            sys.exit(report(error, as_json=options.as_json, debug=options.debug))
         except (Exception, KeyboardInterrupt) as error:
             sys.exit(report(error, as_json=options.as_json, debug=options.debug))
         sys.exit(done if isinstance(done, int) else OK)
@@ -106,12 +97,6 @@ class Program(click.Group):
 def _loaded(name: str) -> click.Command:
     command: click.Command = getattr(importlib.import_module(HOMES[name]), name)
     return command
-
-
-def _leave_quietly() -> NoReturn:
-    """`holdfast runs | head` closes the pipe early: that is no error worth a line, nor a second one at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(FAILED)
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

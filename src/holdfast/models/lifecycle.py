@@ -45,6 +45,7 @@ from holdfast.core.rows import (
     COMPLETED,
     DEAD,
     FAILED,
+    GATE_OPEN,
     GATE_PAUSED,
     HOLDS,
     LEASED,
@@ -218,7 +219,8 @@ class Lifecycle:
         if isinstance(held, Settled):
             return held
         run, work = held
-        view.put(WORK, replace(work, losses=0))
+        if work.losses:
+            view.put(WORK, replace(work, losses=0))
         if op.note:
             record(view, run, "noted", node=op.node, attempt=op.attempt, note=op.note)
         return Settled(verdict=RECORDED, run_status=run.status)
@@ -227,7 +229,9 @@ class Lifecycle:
         work = view.get(WORK, (op.run, op.node, op.attempt))
         if work is None or work.status != READY or work.token != op.token - 1:
             return Settled(verdict=STALE)
-        view.put(WORK, replace(work, status=LEASED, token=op.token, worker=op.worker, started=view.now))
+        # Only an item whose gate is open is ever claimed; a trace does not tell when that happened.
+        leased = replace(work, status=LEASED, token=op.token, worker=op.worker, started=view.now, gate=GATE_OPEN)
+        view.put_lease(leased)
         return Settled(verdict=RECORDED)
 
     def _lease(self, view: View, op: WorkOperation, *recorded: str) -> tuple[Run, Work] | Settled:

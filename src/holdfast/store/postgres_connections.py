@@ -22,6 +22,9 @@ from holdfast.store.contract import Busy, Conflict
 LOCK_TIMEOUT_MILLISECONDS = 2000
 _SESSION = (
     "SET application_name = 'holdfast'; SET jit = off; SET client_min_messages = warning; "
+    # Every hot statement looks rows up by key. A hash join or a scan may look cheaper while a table is small, and the
+    # plan is kept when it has grown.
+    "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; "
     f"SET lock_timeout = {LOCK_TIMEOUT_MILLISECONDS}"
 )
 

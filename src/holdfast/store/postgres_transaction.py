@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core import failpoints
 from holdfast.core.queries import Attempts
-from holdfast.core.rows import EVENTS, HOLDS, RUNS, WAITS, WORK, Table
+from holdfast.core.rows import RUNS, WORK, Table
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import Conflict, Need
 from holdfast.store.postgres_connections import LOCK_TIMEOUT_MILLISECONDS
@@ -78,13 +78,11 @@ class PostgresTransaction:
     async def write(self, changes: Changes) -> None:
         if failpoints.armed:
             await failpoints.reach("flush.before")
-        for table in (WAITS, EVENTS, HOLDS):
-            deleted = changes.deletes.get(table)
-            if deleted:
-                keys = [list(column) for column in zip(*(table.key(row) for row in deleted), strict=True)]
-                answer = await self._connection.execute(self._sql[f"delete_{table.name}"], *keys)
-                if int(answer.split()[-1]) != len(deleted):
-                    raise Conflict(f"a row of {table.name} was consumed by someone else")
+        for table, deleted in changes.deletes.items():
+            keys = [list(column) for column in zip(*(table.key(row) for row in deleted), strict=True)]
+            answer = await self._connection.execute(self._sql[f"delete_{table.name}"], *keys)
+            if int(answer.split()[-1]) != len(deleted):
+                raise Conflict(f"a row of {table.name} was consumed by someone else")
         if failpoints.armed:
             await failpoints.reach("flush.between")
         missed = await self._store.write_guarded(self._connection, changes)

@@ -136,7 +136,9 @@ class SqliteStore:
             db, self._db = self._db, None
             if db is not None:
                 # The last connection to close checkpoints the log: that is a write, so it holds the lock.
-                locked = self._lock.try_lock()
+                locked = False
+                with suppress(StoreUnavailable):  # what could not be locked to write can still be closed
+                    locked = self._lock.try_lock()
                 db.close()
                 if locked:
                     self._lock.unlock()

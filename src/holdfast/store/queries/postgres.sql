@@ -137,24 +137,25 @@ SELECT {holds} FROM holds ORDER BY scope, name
 SELECT {history} FROM history WHERE run = $1 ORDER BY sequence
 
 -- name: claim
--- work_claimable, in its order, never waiting. The run's row comes along, so that a completion need not read it.
+-- work_claimable, in its order, never waiting. Items are updated where they were found, and the run's row comes along,
+-- so that a completion need not read it; OFFSET 0 keeps that a look-up by key, however the tables grow.
 WITH c AS MATERIALIZED (
-  SELECT w.run, w.node, w.attempt FROM work w
+  SELECT w.ctid AS place FROM work w
   WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND w.workflow = ANY($2::text[])
     AND w.name = ANY($3::text[])
     AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
                     OR (h.scope = 'queue' AND h.name = w.queue))
-  ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED)
-UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
-  started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-FROM c JOIN runs r ON r.id = c.run WHERE w.run = c.run AND w.node = c.node AND w.attempt = c.attempt
-RETURNING {work@w}, {runs@r}
+  ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
+u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
+    started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  FROM c WHERE w.ctid = c.place RETURNING {work@w})
+SELECT {work@u}, {runs@r} FROM u CROSS JOIN LATERAL (SELECT * FROM runs WHERE runs.id = u.run OFFSET 0) r
 
 -- name: promote
 -- work_delayed; skips what is locked, the next poll takes it
-WITH d AS (SELECT run, node, attempt FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
+WITH d AS MATERIALIZED (SELECT ctid AS place FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
     AND due <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint LIMIT 1000 FOR UPDATE SKIP LOCKED)
-UPDATE work w SET gate = 0 FROM d WHERE w.run = d.run AND w.node = d.node AND w.attempt = d.attempt
+UPDATE work w SET gate = 0 FROM d WHERE w.ctid = d.place
 -- name: next_due
 SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
 

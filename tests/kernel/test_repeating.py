@@ -1,0 +1,171 @@
+"""K8: repeating an operation is harmless, whichever it is, also when nobody knows whether it was committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.coordinator import Coordinator
+from holdfast.core import failpoints
+from holdfast.core.errors import StoreUnavailable
+from holdfast.core.operations import (
+    AnyOperation,
+    BuryUnknown,
+    CancelRun,
+    Changed,
+    ClaimWork,
+    DiscardDead,
+    FailWork,
+    KillWork,
+    LapseWork,
+    Operation,
+    PauseRun,
+    ReattemptNode,
+    RecordProgress,
+    ReleaseWork,
+    ResumeRun,
+    RetryRun,
+    SetHold,
+    Settled,
+    SkipNode,
+    Started,
+)
+from holdfast.store.contract import Store
+from tests.kernel.kernels import complete, opened_kernel, start
+from tests.support.stores import Site, empty, every_row
+
+AT: dict[str, Any] = {"run": "r", "node": "only", "attempt": 1, "token": 1}
+LEASED = [start("r", lease=True)]
+READY = [start("r")]
+GAVE_UP = [*LEASED, FailWork(**AT, error=b"{}")]
+DEAD = [*LEASED, KillWork(**AT, error=b"{}")]
+
+CASES: dict[str, tuple[list[Operation], Operation]] = {
+    "start": ([], start("r", "join")),
+    "start, handed over": ([], start("r", "join", lease=True)),
+    "start, with a key": ([], start("r", key="k")),
+    "start, key taken": ([start("first", key="k")], start("r", key="k")),
+    "restart": ([*[start("first", key="k"), CancelRun(run="first")]], start("r", key="k", if_exists="restart")),
+    "claim": (READY, ClaimWork(**AT, worker="w")),
+    "complete": (LEASED, complete("r")),
+    "complete, handing over": ([start("r", "diamond", lease=True)], complete("r", "top", lease=True)),
+    "fail, with a retry": (LEASED, FailWork(**AT, error=b"{}", retryable=True, attempts=3)),
+    "fail, for good": (LEASED, FailWork(**AT, error=b"{}")),
+    "fail, skipped": ([start("r", lease=True, on_failure="skip")], FailWork(**AT, error=b"{}", timed_out=True)),
+    "kill": (LEASED, KillWork(**AT, error=b"{}")),
+    "kill, skipped": ([start("r", lease=True, on_failure="skip")], KillWork(**AT, error=b"{}")),
+    "release": (LEASED, ReleaseWork(**AT)),
+    "lapse": (LEASED, LapseWork(**AT)),
+    "lapse, once too often": (LEASED, LapseWork(**AT, lost_limit=1)),
+    "progress": (
+        [*LEASED, LapseWork(**AT), ClaimWork(**AT | {"attempt": 2, "token": 2}, worker="w")],
+        RecordProgress(**AT | {"attempt": 2, "token": 2}),
+    ),
+    "bury": (READY, BuryUnknown(run="r", node="only", attempt=1, error=b"{}")),
+    "cancel": (LEASED, CancelRun(run="r")),
+    "pause": (READY, PauseRun(run="r")),
+    "resume": ([start("r", paused=True)], ResumeRun(run="r")),
+    "resume after a failure": (
+        [start("r", lease=True, on_failure="pause"), FailWork(**AT, error=b"{}")],
+        ResumeRun(run="r"),
+    ),
+    "retry": (GAVE_UP, RetryRun(run="r")),
+    "reattempt": (GAVE_UP, ReattemptNode(run="r", node="only")),
+    "skip": (GAVE_UP, SkipNode(run="r", node="only")),
+    "skip, not started": ([start("r", "chain")], SkipNode(run="r", node="a")),
+    "discard": (DEAD, DiscardDead(run="r", node="only")),
+    "hold": ([], SetHold(scope="queue", name="q")),
+    "release a hold": ([SetHold(scope="queue", name="q")], SetHold(scope="queue", name="q", on=False)),
+}
+
+
+def test_k8_every_kind_of_operation_is_repeated_here() -> None:
+    """A new operation needs a case."""
+    assert {type(operation) for _, operation in CASES.values()} == set(AnyOperation.__args__)
+
+
+def _agrees(operation: Operation, first: Any, second: Any) -> bool:
+    """The second answer tells the caller that what it asked for is so."""
+    if isinstance(operation, ClaimWork):
+        return True  # it only ever comes from a trace, and nobody reads the answer
+    match first, second:
+        case Started(), Started():
+            return bool(first.run == second.run)
+        case Settled(), Settled():
+            return second.verdict in ("recorded", "repeated") and first.run_status == second.run_status
+        case Changed(), Changed():
+            return bool(first.status == second.status)
+        case _:
+            return False
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+async def test_k8_an_operation_submitted_again_changes_nothing(site: Site, remembered: bool) -> None:
+    """In the next batch, with the rows remembered or not."""
+    async with opened_kernel(site) as (coordinator, store):
+        for case, (before, operation) in CASES.items():
+            await _say(coordinator, before)
+            first = await coordinator.submit(operation)
+            rows = await every_row(store)
+            if not remembered:
+                coordinator.cache.clear()
+            second = await coordinator.submit(operation)
+            assert await every_row(store) == rows, case
+            assert _agrees(operation, first, second), (case, first, second)
+            await _start_over(coordinator, store)
+
+
+async def test_k8_an_operation_twice_in_one_batch_is_applied_once(site: Site) -> None:
+    """Both callers are answered, the rows are those of one."""
+    async with opened_kernel(site) as (coordinator, store):
+        for case, (before, operation) in CASES.items():
+            _, expected = await _undisturbed(case)
+            await _say(coordinator, before)
+            first, second = await coordinator.submit_batch([operation, operation])
+            assert await every_row(store) == expected, case
+            assert _agrees(operation, first, second), (case, first, second)
+            await _start_over(coordinator, store)
+
+
+async def test_k8_an_answer_that_was_lost_after_the_commit_is_found_out_by_asking_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection breaks right after the commit: the caller gets an answer, and the rows are there once."""
+    monkeypatch.setattr("holdfast.coordinator.RECONNECT_SECONDS", (0.0,))
+    async with opened_kernel(site) as (coordinator, store):
+        for case, (before, operation) in CASES.items():
+            answer_to_expect, expected = await _undisturbed(case)
+            await _say(coordinator, before)
+            lost: list[str] = []
+
+            def lose_one_answer(name: str, lost: list[str] = lost) -> None:
+                if name == "flush.after_commit" and not lost:
+                    lost.append(name)
+                    raise StoreUnavailable("the connection broke after the commit")
+
+            failpoints.arm(lose_one_answer)
+            answer = await coordinator.submit(operation)
+            failpoints.disarm()
+            assert lost, case
+            assert await every_row(store) == expected, case
+            assert _agrees(operation, answer_to_expect, answer), (case, answer_to_expect, answer)
+            await _start_over(coordinator, store)
+
+
+async def _say(coordinator: Coordinator, operations: list[Operation]) -> None:
+    for operation in operations:
+        await coordinator.submit(operation)
+
+
+async def _undisturbed(case: str) -> tuple[Any, dict[str, list[Any]]]:
+    """The answer and the rows when the operation is submitted once and nothing goes wrong."""
+    before, operation = CASES[case]
+    async with opened_kernel(Site("memory")) as (coordinator, store):
+        await _say(coordinator, before)
+        return await coordinator.submit(operation), await every_row(store)
+
+
+async def _start_over(coordinator: Coordinator, store: Store) -> None:
+    coordinator.cache.clear()
+    await empty(store)
