@@ -116,6 +116,8 @@ class Coordinator:
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
         self._submitted = 0
+        self._aside: dict[str, asyncio.Task[None]] = {}  # who is the last to work on a run that someone slow has locked
+        self._aside_tasks: set[asyncio.Task[None]] = set()
 
     # -- the public verbs
 
@@ -144,6 +146,11 @@ class Coordinator:
         if runner is not None and not runner.done():
             await asyncio.wait([runner], timeout=self._timeout)
             runner.cancel()
+        if aside := set(self._aside_tasks):
+            await asyncio.wait(aside, timeout=self._timeout)
+            for task in aside:
+                task.cancel()
+            await asyncio.wait(aside)
         while self._queue:
             self._fail([self._queue.popleft()], EngineClosed("the engine was closed before this was recorded"))
 
@@ -154,6 +161,8 @@ class Coordinator:
             batch = [self._queue.popleft() for _ in range(min(self._batch_limit, len(self._queue)))]
             if failpoints.armed:
                 await failpoints.reach("batch.taken")
+            if self._aside:
+                batch = self._behind_those_aside(batch)
             try:
                 await self._apply(batch)
             except asyncio.CancelledError:
@@ -190,6 +199,9 @@ class Coordinator:
             started = self._clock.monotonic()
             try:
                 missed = await self.store.flush(changes) if changes else frozenset[str]()
+            except Busy:
+                self._set_aside(sorted(slow + fast, key=lambda item: item.number))
+                return []
             except Exception as error:
                 # A unique key, a deadlock, a poison operation, or a connection that broke, maybe after
                 # the commit: the locked path decides again, and halves the batch where it must.
@@ -252,7 +264,7 @@ class Coordinator:
 
     # -- the locked path
 
-    async def _apply_locked(self, batch: list[_Submitted]) -> None:
+    async def _apply_locked(self, batch: list[_Submitted], *, aside_already: bool = False) -> None:
         deadline = self._clock.monotonic() + self._timeout
         tries = 0
         aside: set[str] = set()  # runs that were found to be needed, and are locked the next time
@@ -276,8 +288,8 @@ class Coordinator:
                 if self._clock.monotonic() > deadline:
                     self._fail(batch, _gave_up(error))
                     return
-                if isinstance(error, Busy) and len({run for i in batch for run in i.operation.runs}) > 1:
-                    await self._apply_each_run(batch)
+                if isinstance(error, Busy) and not aside_already:
+                    self._set_aside(batch)
                     return
                 if tries > 2:
                     await asyncio.sleep(0.001 * min(tries, 50))
@@ -285,7 +297,7 @@ class Coordinator:
                 if len(batch) == 1:
                     self._fail(batch, error)
                     return
-                await self._apply_halves(batch)
+                await self._apply_halves(batch, aside_already)
                 return
             except Exception as error:
                 self._forget(batch)
@@ -293,21 +305,57 @@ class Coordinator:
                     log.exception("%s could not be written", _named(batch[0].operation))
                     self._fail(batch, error)
                     return
-                await self._apply_halves(batch)
+                await self._apply_halves(batch, aside_already)
                 return
             tries += 1
 
-    async def _apply_halves(self, batch: list[_Submitted]) -> None:
+    async def _apply_halves(self, batch: list[_Submitted], aside_already: bool) -> None:
         middle = len(batch) // 2
-        await self._apply_locked(batch[:middle])
-        await self._apply_locked(batch[middle:])
+        await self._apply_locked(batch[:middle], aside_already=aside_already)
+        rest = batch[middle:] if aside_already else self._behind_those_aside(batch[middle:])
+        await self._apply_locked(rest, aside_already=aside_already)
 
-    async def _apply_each_run(self, batch: list[_Submitted]) -> None:
-        """A hot run makes the others wait: each run by itself, so that one cannot hold up the rest."""
+    def _set_aside(self, batch: list[_Submitted]) -> None:
+        """Somebody holds a run: each run goes on in a task of its own, so that one cannot hold up the rest."""
         groups: dict[tuple[str, ...], list[_Submitted]] = {}
         for item in batch:
             groups.setdefault(item.operation.runs, []).append(item)
-        await asyncio.gather(*(self._apply_locked(group) for group in groups.values()))
+        for group in groups.values():
+            self._forget(group)
+            names = {name for item in group for name in item.operation.ordered_by}
+            before = {self._aside[name] for name in names if name in self._aside}
+            task = asyncio.get_running_loop().create_task(self._apply_aside(group, before), name="holdfast-aside")
+            self._aside.update(dict.fromkeys(names, task))
+            self._aside_tasks.add(task)
+            task.add_done_callback(self._no_longer_aside)
+
+    def _no_longer_aside(self, done: asyncio.Task[None]) -> None:
+        self._aside_tasks.discard(done)
+        self._aside = {name: task for name, task in self._aside.items() if task is not done}
+
+    def _behind_those_aside(self, batch: list[_Submitted]) -> list[_Submitted]:
+        """What may go on at once; the others follow the operations that were set aside before them."""
+        held, free, names = [], [], set(self._aside)
+        for item in batch:
+            if names.isdisjoint(item.operation.ordered_by):
+                free.append(item)
+            else:
+                held.append(item)
+                names.update(item.operation.ordered_by)
+        self._set_aside(held)
+        return free
+
+    async def _apply_aside(self, group: list[_Submitted], before: set[asyncio.Task[None]]) -> None:
+        try:
+            if before:
+                await asyncio.wait(before)
+            await self._apply_locked(group, aside_already=True)
+        except asyncio.CancelledError:
+            self._fail(group, EngineClosed("the engine was closed before this was recorded"))
+            raise
+        except Exception as error:  # K9, as in the main loop
+            log.exception("%d operations that were set aside failed", len(group))
+            self._fail(group, error)
 
     async def _locked_once(self, batch: list[_Submitted], aside: set[str]) -> tuple[View, Changes, set[str]]:
         async with self.store.transaction() as tx:

@@ -87,8 +87,9 @@ async def test_g1_g2_g3_a_run_whose_process_was_killed_is_finished_by_the_next_o
             await _finish(engine, key, path)
     print(f"{failpoint}: killed at {killed} hits")
     if failpoint == "flush.before_commit" and mortals.url.startswith("postgres"):
-        # The guarded statement commits by itself; there is a place before the commit on the locked path alone.
-        return
+        pytest.skip(
+            "a chain takes the fast path, whose one guarded statement commits by itself: nothing to be killed at"
+        )
     assert len(STEPS) - 1 <= killed < MOST_HITS - 1, f"{failpoint} was hit {killed} times by five steps"
 
 

@@ -141,9 +141,7 @@ class _Writer:
         self.started += 1
         override = None
         if chance.random() < 0.1:
-            override = PolicyOverride(
-                timeout_seconds=2.0, queue="slow", attempts=2, base_seconds=1.0, cap_seconds=9.0
-            )
+            override = PolicyOverride(timeout_seconds=2.0, queue="slow", attempts=2, base_seconds=1.0, cap_seconds=9.0)
         return StartRun(
             run=f"run-{self.started:04d}",
             workflow=chance.choice(list(GRAPHS)),
@@ -178,7 +176,8 @@ class _Writer:
         chance = self.chance
         token = max(0, work.token + chance.choices([0, -1, 1], [20, 1, 1])[0])
         at: dict[str, Any] = {"run": work.run, "node": work.node, "attempt": work.attempt, "token": token}
-        kind = chance.choices(["complete", "fail", "release", "lapse", "kill", "progress", "bury"], [8, 4, 1, 2, 1, 1, 1])
+        kinds = ["complete", "fail", "release", "lapse", "kill", "progress", "bury"]
+        kind = chance.choices(kinds, [8, 4, 1, 2, 1, 1, 1])
         if kind == ["complete"]:
             result = chance.choice([None, b"1", b'"text"'])
             return CompleteWork(**at, result=result, outcome=chance.choice([None, b"{}"]), offer=self._offer())

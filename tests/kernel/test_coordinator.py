@@ -189,8 +189,16 @@ async def test_k1_an_operation_that_cannot_be_written_is_found_by_halving(site: 
         results = await coordinator.submit_batch(batch)
         stored = await every_row(store)
         assert (await coordinator.submit(start("next"))).run == "next"
-    assert isinstance(results[5], ValueError)
-    assert [result.run for number, result in enumerate(results) if number != 5] == ["r0", "r1", "r2", "r3", "r4", "r6", "r7"]
+    assert "surrogates not allowed" in str(results[5])
+    assert [result.run for number, result in enumerate(results) if number != 5] == [
+        "r0",
+        "r1",
+        "r2",
+        "r3",
+        "r4",
+        "r6",
+        "r7",
+    ]
     assert len(stored["runs"]) == 7
 
 
@@ -264,5 +272,3 @@ async def test_k5_emptying_the_cache_in_the_middle_of_a_batch_changes_nothing(si
             assert await every_row(store) == script.rows
             await coordinator.close()
             await empty(store)
-
-

@@ -47,7 +47,8 @@ async def _check(site: Site, *, engines: int, fused: bool, written: list[Script]
                     for expected, found in zip(script.rows[name], rows, strict=True):
                         assert found == expected
             except AssertionError as error:
-                again = f"FUSION_SEED={script.seed} python -m pytest {os.environ['PYTEST_CURRENT_TEST'].split(' ')[0]!r}"
+                test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0]
+                again = f"FUSION_SEED={script.seed} python -m pytest {test!r}"
                 raise AssertionError(f"seed {script.seed}; repeat with\n  {again}\n{error}") from error
             for coordinator, _ in kernels:
                 await coordinator.close()

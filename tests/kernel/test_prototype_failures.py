@@ -242,7 +242,12 @@ async def test_k10_a_run_that_somebody_holds_locked_holds_up_nobody_else(postgre
             later = await first.submit(complete("cold", "y"))
             locked = await first.submit(CancelRun(run="cold"))
             new = await first.submit(start("new"))
-        assert (same_batch.verdict, later.verdict, locked.status, new.run) == ("recorded", "recorded", "cancelled", "new")
+        assert (same_batch.verdict, later.verdict, locked.status, new.run) == (
+            "recorded",
+            "recorded",
+            "cancelled",
+            "new",
+        )
         assert not any(future.done() for future in hot)
         await transaction.rollback()
         assert [(await future).verdict for future in hot] == ["recorded", "recorded"]
@@ -261,5 +266,3 @@ async def test_i53_operations_that_were_set_aside_keep_their_order(postgres_site
         await transaction.rollback()
         assert [(await future).run_status for future in futures] == ["running", "running", "completed"]
         assert (await store.runs(["hot"]))[0].status == "completed"
-
-

@@ -115,7 +115,7 @@ async def test_k1_every_table_has_the_columns_of_its_row_in_order(shared_site: S
     assert await columns_of(shared_site, table) == OUR_TABLES[table]
 
 
-async def test_k1_processes_that_open_a_new_database_at_once_migrate_it_once(blank: Site) -> None:
+def test_k1_processes_that_open_a_new_database_at_once_migrate_it_once(blank: Site) -> None:
     """Three start at the same moment: all of them open it, one makes the tables."""
     processes = [
         subprocess.Popen(

@@ -35,7 +35,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def ordered_by(self) -> tuple[str, ...]:
         """Of two operations that share one of these, the one submitted first is decided first."""
-        return self.runs
+        return (*self.runs, *self.topics)
 
     @property
     def concerns_all(self) -> bool:

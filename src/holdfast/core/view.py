@@ -399,6 +399,8 @@ class View:
                 else:  # rows of the other tables come and go as a whole: deletes are written before inserts
                     changes.deletes.setdefault(table, []).append(before)
                     changes.inserts.setdefault(table, []).append(row)
+        if RUNS in changes.inserts:  # ids are nobody else's; keys are what two processes may insert at once
+            changes.inserts[RUNS].sort(key=lambda run: (run.workflow, run.key or "", run.id))
         return changes
 
 

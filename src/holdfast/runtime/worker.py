@@ -57,7 +57,7 @@ class _Room:
 
     def offer(self) -> Offer | None:
         worker = self._worker
-        if worker._stopping or not worker._settings.hand_over:
+        if not worker.accepting or not worker._settings.hand_over:
             return None
         # Two completions must not offer the same free slot, or the bound on concurrency would not hold.
         self._taken = 0 if worker._backlog else worker.free
@@ -111,6 +111,7 @@ class Worker:
         self._processes = ProcessSlots(settings.processes)
         self._runner = self._make_runner()
         self._last_beat = clock.monotonic()
+        self._beating = asyncio.Lock()
         self._next_due: int | None = None
 
     def _make_runner(self) -> AttemptRunner:
@@ -228,9 +229,14 @@ class Worker:
     def free(self) -> int:
         return max(0, self.concurrency - len(self._running) - self._reserved)
 
+    @property
+    def accepting(self) -> bool:
+        """Whether work leased to us now would stay ours: without proof of life anyone may take it away (I7)."""
+        return not self._stopping and self._store.proves_life(self.id)
+
     def reserve(self) -> Offer | None:
         """One slot for a run that is about to be started here; give it back with `accept`."""
-        if self._stopping or self.free < 1:
+        if not self.accepting or self.free < 1:
             return None
         self._reserved += 1
         return Offer(worker=self.id, room=1, queues=self.queues)
@@ -268,6 +274,7 @@ class Worker:
                 await asyncio.wait_for(self._wake.wait(), self._poll_seconds())
 
     async def _claim_once(self) -> int:
+        await self._prove_life()
         self._next_due = await self._store.promote(self.queues)
         total = 0
         full = False
@@ -385,7 +392,16 @@ class Worker:
         if self._clock.monotonic() - self._last_beat > self._settings.lease_seconds / 3:
             await self._beat()
 
+    async def _prove_life(self) -> None:
+        """A database that restarted has forgotten our lock: take it again before taking anything on."""
+        if not self._store.proves_life(self.id):
+            await self._beat()
+
     async def _beat(self) -> None:
+        async with self._beating:  # two at once would each make a session, and the lock stays with one of them
+            await self._beat_once()
+
+    async def _beat_once(self) -> None:
         try:
             alive = await self._store.heartbeat(self.id, self._settings.lease_seconds)
         except StoreError:
@@ -420,17 +436,26 @@ class Worker:
             await self._compare_with_store()
             if hinted:
                 continue
+            await self._notice_own_death()
             await self._take_over()
             if rounds % 30 == 0:
                 await self._bury_unknown()
                 await self._prune()
             rounds += 1
 
+    async def _notice_own_death(self) -> None:
+        """Declared dead by mistake, every item we claim would be taken away again, until a heartbeat tells us."""
+        await self._prove_life()
+        if self._store.shared and all(worker.id != self.id for worker in await self._store.workers()):
+            await self._beat()
+
     async def _take_over(self) -> None:
         """Leases of workers that are dead, or whose time ran out, lapse: each is an operation (I6, I7)."""
         for worker in await self._store.lapsed_workers(self.id):
             if failpoints.armed:
                 await failpoints.reach("takeover.before")
+            # First its row: should it be alive after all, it learns that from its next look and takes a new id.
+            await self._store.retire(worker)
             items = await self._store.leased_to(worker)
             if items:
                 log.warning(
@@ -451,7 +476,6 @@ class Worker:
                     for work in items
                 )
             )
-            await self._store.retire(worker)
             if failpoints.armed:
                 await failpoints.reach("takeover.after")
 

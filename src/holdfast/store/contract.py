@@ -169,6 +169,9 @@ class Store(Protocol):
     async def heartbeat(self, worker: str, lease_seconds: float) -> bool:
         """Extend the leases of a worker, which is its one row. False: it was taken over in the meantime."""
 
+    def proves_life(self, worker: str) -> bool:
+        """False while the lock that proves this worker's life may be free: the next heartbeat takes it again (I7)."""
+
     async def retire(self, worker: str) -> None: ...
 
     async def lapsed_workers(self, exclude: str) -> list[str]:

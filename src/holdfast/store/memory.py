@@ -290,6 +290,9 @@ class MemoryStore:
         self._workers[worker.id] = row
         return row
 
+    def proves_life(self, worker: str) -> bool:
+        return True
+
     async def heartbeat(self, worker: str, lease_seconds: float) -> bool:
         row = self._workers.get(worker)
         if row is None:

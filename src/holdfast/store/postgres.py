@@ -240,6 +240,10 @@ class PostgresStore:
                     await self._run(session, "fetchval", self._sql["hold_worker_lock"], worker)
         return session
 
+    def proves_life(self, worker: str) -> bool:
+        session = self._sessions.get(worker)
+        return self.connections.pooled or (session is not None and not session.is_closed())
+
     async def heartbeat(self, worker: str, lease_seconds: float) -> bool:
         if failpoints.armed:
             await failpoints.reach("heartbeat.before")

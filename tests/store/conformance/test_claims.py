@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from holdfast.core.rows import GATE_DUE, GATE_OPEN, GATE_PAUSED
+from holdfast.core.rows import GATE_DUE, GATE_OPEN, GATE_PAUSED, WORK_STATUSES
 from tests.store.conformance.rows import a_hold, a_run, a_work, asked, put
 from tests.support.stores import EPOCH_US, SECOND, Site, VirtualClock, change, every_row
 
@@ -70,10 +70,7 @@ async def test_i8_a_worker_gets_only_its_queue_and_the_names_it_knows(site: Site
     [
         a_work(gate=GATE_DUE, due=EPOCH_US + 1),
         a_work(gate=GATE_PAUSED),
-        *(
-            a_work(status=status)
-            for status in ("blocked", "leased", "completed", "failed", "timed_out", "lost", "cancelled", "skipped", "dead")
-        ),
+        *(a_work(status=status) for status in WORK_STATUSES if status != "ready"),
     ],
     ids=lambda work: f"{work.status}-{work.gate}",
 )

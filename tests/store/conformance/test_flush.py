@@ -143,7 +143,7 @@ async def test_k1_one_row_that_exists_keeps_the_whole_flush_out(site: Site, take
 
 @pytest.mark.parametrize("guard", ["version", "token"])
 async def test_k1_a_run_that_changed_meanwhile_keeps_the_whole_flush_out(site: Site, guard: str) -> None:
-    """A version or a token that is not the one decided on: the run is named, or the flush is lost; nothing is written."""
+    """Another version or token than decided on: the run is named, or the flush is lost; nothing is written."""
     fresh_run, fresh_work, other = a_run(version=5), a_work(token=3), a_run("r2")
     seen_run = replace(fresh_run, version=4) if guard == "version" else fresh_run
     seen_work = replace(fresh_work, token=2) if guard == "token" else fresh_work

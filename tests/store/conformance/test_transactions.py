@@ -11,9 +11,18 @@ from msgspec.structs import replace
 from holdfast.core.errors import UsageError
 from holdfast.core.queries import AllWork, Attempts, Holds, OpenWork, QueuedEvents, RunByKey, WaitersOf, WaitsOf
 from holdfast.core.rows import EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK
-from holdfast.store.contract import Conflict
+from holdfast.core.view import Changes
+from holdfast.store.contract import Conflict, Store
 from tests.store.conformance.rows import a_hold, a_run, a_wait, a_work, an_entry, an_event, asked, put
 from tests.support.stores import EPOCH_US, Site, VirtualClock, change, every_row
+
+
+async def _write_and_fail(store: Store, changes: Changes, statement: str | None = None) -> None:
+    async with store.transaction(user=statement is not None) as tx:
+        if statement is not None:
+            await tx.user.execute(statement)
+        await tx.write(changes)
+        raise RuntimeError("after the write")
 
 
 async def test_k1_an_exception_takes_everything_back(site: Site) -> None:
@@ -28,9 +37,7 @@ async def test_k1_an_exception_takes_everything_back(site: Site) -> None:
             delete=(wait, event),
         )
         with pytest.raises(RuntimeError, match="after the write"):
-            async with store.transaction() as tx:
-                await tx.write(changes)
-                raise RuntimeError("after the write")
+            await _write_and_fail(store, changes)
         assert await every_row(store) == before
         # Not even what is derived from the rows remembers: the key is free, the item can be claimed.
         await put(store, a_run("r3", key="k"))
@@ -88,7 +95,11 @@ async def test_i50_deleting_a_row_that_is_gone_aborts_the_transaction(site: Site
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [(a_wait(), a_wait(topic="shipped")), (a_hold(), replace(a_hold(), by="bob")), (an_event(), an_event(name="shipped"))],
+    [
+        (a_wait(), a_wait(topic="shipped")),
+        (a_hold(), replace(a_hold(), by="bob")),
+        (an_event(), an_event(name="shipped")),
+    ],
     ids=["wait", "hold", "event"],
 )
 async def test_k1_a_row_can_be_replaced_in_one_write(site: Site, old: Any, new: Any) -> None:
@@ -158,11 +169,8 @@ async def test_g3_user_statements_and_rows_commit_or_vanish_together(shared_site
         async with store.transaction(user=True) as tx:
             await tx.user.execute("CREATE TABLE accounts (name text, balance integer)")
             assert await tx.user.execute("INSERT INTO accounts VALUES ('ann', 10)") == 1
-        with pytest.raises(RuntimeError):
-            async with store.transaction(user=True) as tx:
-                await tx.user.execute("UPDATE accounts SET balance = 0")
-                await tx.write(change(insert=(a_run(),)))
-                raise RuntimeError
+        with pytest.raises(RuntimeError, match="after the write"):
+            await _write_and_fail(store, change(insert=(a_run(),)), "UPDATE accounts SET balance = 0")
         async with store.transaction(user=True) as tx:
             assert await tx.user.fetchval("SELECT balance FROM accounts") == 10
             assert (await tx.user.fetchrow("SELECT name FROM accounts"))[0] == "ann"

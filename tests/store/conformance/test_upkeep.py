@@ -95,7 +95,7 @@ async def test_g10_doctor_names_a_node_that_was_counted_too_often(site: Site) ->
     assert "odd" in objection
 
 
-@pytest.mark.parametrize("row", [a_work(), an_entry(), a_wait(), an_event(target="r1")], ids=lambda row: type(row).__name__)
+@pytest.mark.parametrize("row", [a_work(), an_entry(), a_wait(), an_event(target="r1")], ids=lambda row: repr(row)[:4])
 async def test_g10_doctor_names_rows_that_belong_to_no_run(shared_site: Site, row: Any) -> None:
     """A run that was deleted by hand leaves orphans in every table that has rows of it."""
     async with shared_site.opened(VirtualClock()) as store:

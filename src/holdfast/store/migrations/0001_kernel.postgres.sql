@@ -9,9 +9,9 @@ CREATE TABLE runs (
   finished bigint, updated bigint NOT NULL
 );
 CREATE UNIQUE INDEX runs_by_key ON runs (workflow, key) WHERE key IS NOT NULL AND NOT superseded;
-CREATE INDEX runs_open ON runs (workflow, id) WHERE status NOT IN ('completed', 'failed', 'cancelled');
+CREATE INDEX runs_open ON runs (workflow, id) WHERE finished IS NULL;
 CREATE INDEX runs_by_tag ON runs USING gin ((tags::jsonb)) WHERE tags <> '{}';
-CREATE INDEX runs_ended ON runs (finished) WHERE status IN ('completed', 'failed', 'cancelled');
+CREATE INDEX runs_ended ON runs (finished) WHERE finished IS NOT NULL;
 
 -- A claimable piece of work: one attempt of a node. Also the record of what was attempted.
 CREATE TABLE work (

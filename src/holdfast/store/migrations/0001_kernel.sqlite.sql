@@ -9,8 +9,9 @@ CREATE TABLE runs (
   finished INTEGER, updated INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX runs_by_key ON runs (workflow, key) WHERE key IS NOT NULL AND superseded = 0;
-CREATE INDEX runs_open ON runs (workflow, id) WHERE status NOT IN ('completed', 'failed', 'cancelled');
-CREATE INDEX runs_ended ON runs (finished) WHERE status IN ('completed', 'failed', 'cancelled');
+-- Not by a list of statuses: SQLite builds a temporary table for each IN, at every update of a run.
+CREATE INDEX runs_open ON runs (workflow, id) WHERE finished IS NULL;
+CREATE INDEX runs_ended ON runs (finished) WHERE finished IS NOT NULL;
 
 -- A claimable piece of work: one attempt of a node. Also the record of what was attempted.
 CREATE TABLE work (

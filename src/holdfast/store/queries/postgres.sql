@@ -203,7 +203,7 @@ SELECT {runs} FROM runs WHERE ($1::text IS NULL OR workflow = $1) AND ($2::text[
 
 -- name: prunable
 -- runs_ended
-SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished < $1 ORDER BY finished LIMIT $2
+SELECT id FROM runs WHERE finished IS NOT NULL AND finished < $1 ORDER BY finished LIMIT $2
   FOR UPDATE SKIP LOCKED
 -- name: prune_work
 DELETE FROM work WHERE run = ANY($1::text[])
@@ -227,7 +227,7 @@ UNION ALL SELECT 'events', count(*) FROM events WHERE target IS NOT NULL AND NOT
 -- name: miscounted
 -- Runs whose counters disagree with their work: G10 says that no crash leaves one.
 SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))
-FROM runs r WHERE r.status NOT IN ('completed', 'failed', 'cancelled')
+FROM runs r WHERE r.finished IS NULL
   AND r.active <> (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased')) LIMIT 20
 -- name: overfull
 SELECT run, node, attempt FROM work WHERE completed > required LIMIT 20

@@ -119,7 +119,7 @@ FROM work WHERE status IN ('ready', 'leased') GROUP BY queue ORDER BY queue
 
 -- name: prunable
 -- runs_ended
-SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished < ? ORDER BY finished LIMIT ?
+SELECT id FROM runs WHERE finished IS NOT NULL AND finished < ? ORDER BY finished LIMIT ?
 -- name: prune_work
 DELETE FROM work WHERE run = ?
 -- name: prune_history
@@ -139,7 +139,7 @@ UNION ALL SELECT 'events', count(*) FROM events WHERE target IS NOT NULL AND tar
 -- name: miscounted
 -- Runs whose counters disagree with their work: G10 says that no crash leaves one.
 SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))
-FROM runs r WHERE r.status NOT IN ('completed', 'failed', 'cancelled')
+FROM runs r WHERE r.finished IS NULL
   AND r.active <> (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased')) LIMIT 20
 -- name: overfull
 SELECT run, node, attempt FROM work WHERE completed > required LIMIT 20
