@@ -36,7 +36,7 @@ async def until_someone_waits_for_a_lock(url: str, count: int = 1) -> None:
 
 
 async def deadlocks(url: str) -> int:
-    """How many deadlocks the server has broken in this database. Close the stores first: sessions tell when they end."""
+    """How many deadlocks the server has broken here so far. Close the stores first: sessions tell when they end."""
     async with outsider(url) as connection:
         async with asyncio.timeout(SOON_SECONDS):
             while await connection.fetchval(_OTHERS):

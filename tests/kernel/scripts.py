@@ -166,7 +166,7 @@ class _Writer:
         return Offer(worker=self.chance.choice(["w1", "w2"]), room=self.chance.choice([1, 2]), queues=("default",))
 
     def _some_work(self) -> Work | None:
-        items = list(self.store.tables[WORK].values())
+        items: list[Work] = list(self.store.tables[WORK].values())
         leased = [item for item in items if item.status == LEASED]
         if leased and self.chance.random() < 0.85:
             return self.chance.choice(leased)

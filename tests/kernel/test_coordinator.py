@@ -43,7 +43,7 @@ WITH_VANDALS = {Vandalise: vandalise}
 @pytest.mark.parametrize("error", ["refusal", "crash"])
 @pytest.mark.parametrize("remembered", [True, False])
 async def test_k7_an_operation_that_is_refused_undoes_only_itself(site: Site, error: str, remembered: bool) -> None:
-    """Whatever it wrote before it raised, on remembered rows and on loaded ones; the rest is as if it had not been there."""
+    """Whatever it wrote before it raised, on remembered rows and on loaded ones, the rest does not notice."""
     async with opened_kernel(site, extra=WITH_VANDALS) as (coordinator, store):
         await coordinator.submit_batch([start("r1", "chain", lease=True), start("r2", lease=True)])
         if not remembered:

@@ -17,7 +17,7 @@ from tests.kernel.scripts import Script, follow, unsound, write_script
 from tests.support.stores import SHARED_KINDS, Site, VirtualClock, empty, every_row
 
 STEPS = 25
-SEEDS_IN_CI = 12
+SEEDS_IN_CI = 40
 
 
 def seeds() -> list[int]:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ async def open_engine(site: Site) -> AsyncIterator[Engine]:
     """An engine whose workers keep their leases for an hour."""
     if site.kind not in SHARED_KINDS:
         pytest.skip("memory gives every answer")
-    settings = {"lease_seconds": 3600.0, "sweep_seconds": 0.05, "poll_seconds": 0.05}
+    settings: dict[str, Any] = {"lease_seconds": 3600.0, "sweep_seconds": 0.05, "poll_seconds": 0.05}
     async with Engine(site.url, registry=REGISTRY, **settings) as engine:
         yield engine
 

@@ -83,7 +83,7 @@ async def test_k2_children_are_read_after_the_wait_for_their_run(postgres_site: 
 
 
 async def test_k3_a_cancel_decided_on_memory_never_shares_a_token_with_a_claim(postgres_site: Site) -> None:
-    """Another process claimed the item, which leaves the version: the cancel raises the stored token, not the remembered."""
+    """Another process claimed the item, which leaves the version: the stored token is raised, not the remembered."""
     async with two_engines(postgres_site) as (first, second, store, other):
         await first.submit(start("r"))
         (handed,) = await other.claim(claim_request("theirs"))

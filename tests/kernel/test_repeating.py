@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ READY = [start("r")]
 GAVE_UP = [*LEASED, FailWork(**AT, error=b"{}")]
 DEAD = [*LEASED, KillWork(**AT, error=b"{}")]
 
-CASES: dict[str, tuple[list[Operation], Operation]] = {
+CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
     "start": ([], start("r", "join")),
     "start, handed over": ([], start("r", "join", lease=True)),
     "start, with a key": ([], start("r", key="k")),
@@ -153,7 +154,7 @@ async def test_k8_an_answer_that_was_lost_after_the_commit_is_found_out_by_askin
             await _start_over(coordinator, store)
 
 
-async def _say(coordinator: Coordinator, operations: list[Operation]) -> None:
+async def _say(coordinator: Coordinator, operations: Sequence[Operation]) -> None:
     for operation in operations:
         await coordinator.submit(operation)
 

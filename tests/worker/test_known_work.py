@@ -281,3 +281,40 @@ async def _node_is(engine: hf.Engine, run: str, node: str, wanted: str) -> bool:
 
 async def _count(engine: hf.Engine, status: str, wanted: int) -> bool:
     return (await engine.stats()).store.work.get(status, 0) == wanted
+
+
+def two_versions() -> tuple[hf.Registry, type[hf.Dag], hf.Registry, type[hf.Dag]]:
+    """A workflow before and after a deploy that adds a step."""
+    old, new = hf.Registry(), hf.Registry()
+
+    class Yesterday(hf.Dag, registry=old, name="Ship"):
+        @hf.step
+        async def pack(self) -> None: ...
+
+    class Today(hf.Dag, registry=new, name="Ship"):
+        @hf.step
+        async def pack(self) -> None: ...
+
+        @hf.step
+        async def label(self) -> None: ...
+
+    return old, Yesterday, new, Today
+
+
+async def test_g9_a_run_that_an_old_worker_cannot_continue_is_paused_and_goes_on_with_the_new_code(
+    shared_url: str,
+) -> None:
+    """G9, I8: in a rolling deploy a worker without the next step neither fails nor completes the run."""
+    old, _, new, today = two_versions()
+    before, after = engine_on(shared_url, old), engine_on(shared_url, new)
+    async with before, after:
+        handle = await after.start(today())
+        async with before.worker():
+            with pytest.raises(hf.RunPaused, match="deploy"):
+                await handle.result(10)
+        assert await statuses(after, handle.id) == [COMPLETED]
+        async with after.worker():
+            assert await handle.resume()
+            assert await handle.result(10) is None
+        assert [row.node for row in await work_of(after, handle.id)] == ["label", "pack"]
+        await assert_sound(after)

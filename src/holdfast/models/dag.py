@@ -11,12 +11,11 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.core.codec import encode_error
-from holdfast.core.errors import MissingJob, NoProgress, ReadinessOverflow
+from holdfast.core.errors import MissingJob, ReadinessOverflow
 from holdfast.core.graph import Graph, Node
 from holdfast.core.ids import ancestry_hash, parents_hash
 from holdfast.core.operations import PolicyOverride, StartRun
-from holdfast.core.queries import Attempts
+from holdfast.core.queries import AllWork, Attempts
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLED,
@@ -87,6 +86,30 @@ class DagMachine:
         if run.active == 0:
             self._settle(view, run)
 
+    def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
+        """Read the graph from this process's code again, and make ready what nothing holds back (I31)."""
+        graph = _graph(run, definitions)
+        latest: dict[str, Work] = {work.node: work for work in view.find(AllWork(run.id))}
+        done = {node for node, work in latest.items() if work.status in SATISFIED}
+        remaining = [node for node in graph.nodes if node.id not in done]
+        run = replace(run, remaining=len(remaining), definition=graph.signature)
+        if not remaining:
+            end_run(view, run, COMPLETED)
+            return
+        for node in remaining:
+            if node.id not in latest and done.issuperset(node.depends_on):
+                required = graph.required(node.id)
+                parents = parents_hash([latest[parent].ancestry or "" for parent in node.depends_on])
+                work = replace(
+                    _item(run, node, required=required, now=view.now),
+                    completed=required,
+                    parents=parents,
+                    ancestry=ancestry_hash(node.id, 1, parents),
+                )
+                view.insert(WORK, make_ready(view, run, work, Handing(None)))
+                run = replace(run, active=run.active + 1)
+        view.put(RUNS, run)
+
     def _count(self, view: View, run: Run, graph: Graph, node: Node, parent: Work, handing: Handing) -> Run:
         """One parent more of `node` is satisfied."""
         required = graph.required(node.id)
@@ -116,11 +139,10 @@ class DagMachine:
     def _settle(self, view: View, run: Run) -> None:
         """Nothing is running any more and nodes remain: the run cannot go on by itself."""
         if run.gave_up == 0:
-            error = NoProgress(
-                f"run {run.id} of {run.workflow} has {run.remaining} nodes left and nothing that could run",
-                hint="the graph changed under the run and left these nodes without a parent; see its history",
-            )
-            end_run(view, replace(run, error=encode_error(error)), FAILED, reason=str(error))
+            # A worker whose code lacks the next node settled this one: a deploy is under way. Never fail for that.
+            reason = f"{run.remaining} nodes are left that the code of the last worker does not have (a deploy?)"
+            run = record(view, run, "paused", by="holdfast", reason=reason)
+            view.put(RUNS, replace(run, status=PAUSED, reason=reason))
         elif run.on_failure == "pause":
             if run.status != PAUSED:
                 run = record(view, run, "paused", by="on_failure", reason=run.reason)

@@ -295,6 +295,8 @@ class Lifecycle:
             return Changed(changed=False, status=run.status)
         run = self._reopen(view, record(view, run, "resumed", by=op.by))
         nodes = self._retry_nodes(view, run, None) if run.gave_up else ()
+        if not run.active and not run.gave_up:
+            self.machines[run.model].refresh(view, run, self.definitions)
         return Changed(changed=True, status=_run(view, op.run).status, nodes=nodes)
 
     def retry(self, view: View, op: RetryRun) -> Changed:

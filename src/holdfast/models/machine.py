@@ -54,6 +54,9 @@ class Machine(Protocol):
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         """`work` has just become completed or skipped: count it and say what follows."""
 
+    def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
+        """The run is resumed and nothing of it is active: find what this process's code would do next."""
+
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         """`work` has failed for good."""
 
