@@ -203,7 +203,7 @@ SELECT {runs} FROM runs WHERE ($1::text IS NULL OR workflow = $1) AND ($2::text[
 
 -- name: prunable
 -- runs_ended
-SELECT id FROM runs WHERE finished IS NOT NULL AND finished < $1 ORDER BY finished LIMIT $2
+SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < $1 ORDER BY finished LIMIT $2
   FOR UPDATE SKIP LOCKED
 -- name: prune_work
 DELETE FROM work WHERE run = ANY($1::text[])

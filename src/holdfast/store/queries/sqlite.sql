@@ -119,7 +119,7 @@ FROM work WHERE status IN ('ready', 'leased') GROUP BY queue ORDER BY queue
 
 -- name: prunable
 -- runs_ended
-SELECT id FROM runs WHERE finished IS NOT NULL AND finished < ? ORDER BY finished LIMIT ?
+SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < ? ORDER BY finished LIMIT ?
 -- name: prune_work
 DELETE FROM work WHERE run = ?
 -- name: prune_history
