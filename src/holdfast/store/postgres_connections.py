@@ -25,6 +25,7 @@ _SESSION = (
     # Every hot statement looks rows up by key. A hash join or a scan may look cheaper while a table is small, and the
     # plan is kept when it has grown.
     "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; "
+    "SET plan_cache_mode = force_generic_plan; "
     f"SET lock_timeout = {LOCK_TIMEOUT_MILLISECONDS}"
 )
 
