@@ -1,7 +1,9 @@
 """One statement for a whole batch on PostgreSQL: lock and check, then write everything or nothing.
 
-The shape matters. Writes ask `(SELECT ok FROM a)` instead of joining the locked runs: that join becomes a
-nested loop once the server caches a generic plan, and a batch then costs the square of its size.
+The shape matters twice. Writes ask `(SELECT ok FROM a)` instead of joining the locked rows: that join becomes
+a nested loop once the server caches a generic plan, and a batch then costs the square of its size. And
+columns that a batch leaves alone are not sent: most of a lone step's time is parameters, so the ordinary
+step has shapes of its own.
 """
 
 from __future__ import annotations
@@ -12,21 +14,42 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from holdfast.core.rows import EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Run, Table
+from holdfast.core.rows import EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Table
 from holdfast.core.view import Changes
 from holdfast.store.statements import statements
 
-_step = attrgetter("id", "version", "status", "remaining", "active", "gave_up", "entries", "started", "updated")
-_rest = attrgetter("result", "error", "definition", "token", "awaited", "superseded", "reason", "finished")
-_full = attrgetter(
-    *("id", "version", "status", "remaining", "active", "gave_up", "entries", "started", "updated"),
-    *("result", "error", "definition", "token", "awaited", "superseded", "reason", "finished"),
+_STEP = ("version", "status", "remaining", "active", "gave_up", "entries", "started", "updated")
+_REST = ("result", "error", "definition", "token", "awaited", "superseded", "reason", "finished")
+_run_step, _run_rest, _run_full = attrgetter(*_STEP), attrgetter(*_REST), attrgetter(*_STEP, *_REST)
+
+_KEY = attrgetter("run", "node", "attempt", "token")
+_SETTLE = ("status", "result", "error", "outcome", "finished")
+_OTHER = ("completed", "token", "gate", "due", "worker", "parents", "ancestry", "failures", "losses", "started")
+_work_settle, _work_other, _work_full = attrgetter(*_SETTLE), attrgetter(*_OTHER), attrgetter(*_SETTLE, *_OTHER)
+
+_fresh = attrgetter(
+    *(
+        "run",
+        "node",
+        "workflow",
+        "name",
+        "status",
+        "required",
+        "completed",
+        "token",
+        "queue",
+        "priority",
+        "gate",
+        "due",
+    ),
+    *("worker", "parents", "ancestry", "created", "started"),
 )
-_work = attrgetter(
-    *("run", "node", "attempt", "status", "completed", "token", "gate", "due", "worker", "result", "error", "outcome"),
-    *("parents", "ancestry", "failures", "losses", "started", "finished"),
+_special = attrgetter(
+    *("attempt", "kind", "codec", "failures", "losses"),
+    *("timeout", "policy", "payload", "result", "error", "outcome", "finished"),
 )
-_guard = attrgetter("run", "node", "attempt", "token")
+_NOTHING_SPECIAL = (1, "node", "json", 0, 0, None, None, None, None, None, None, None)
+
 _INSERTS: tuple[tuple[Table[Any], str], ...] = (
     (RUNS, "flush_runs_insert"),
     (WORK, "flush_work_insert"),
@@ -39,44 +62,40 @@ _INSERTS: tuple[tuple[Table[Any], str], ...] = (
 
 def guarded_flush(changes: Changes) -> tuple[str, list[Any]]:
     """The statement for these changes, deletes excepted, and its arguments."""
-    parts: list[str] = []
-    args: list[Any] = []
-    runs, work = changes.updates.get(RUNS, ()), changes.updates.get(WORK, ())
-    if runs:
-        parts.append("flush_runs_guard")
-        args += [[old.id for old, _ in runs], [old.version for old, _ in runs]]
-    else:
-        parts.append("flush_no_runs")
+    runs, work = changes.updates.get(RUNS, []), changes.updates.get(WORK, [])
+    run_shape, args = _run_updates(runs)
+    work_shape, work_args = _work_updates(work)
+    args += [*work_args, len(runs), len(work), changes.presumes_no_holds]
+    parts = [run_shape, work_shape, "flush_ok", f"{run_shape}_update"]
     if work:
-        parts.append("flush_work_guard")
-        args += _columns([_guard(old) for old, _ in work])
-    else:
-        parts.append("flush_no_work")
-    parts.append("flush_ok")
-    args += [len(runs), len(work), changes.presumes_no_holds]
-    step = [new for old, new in runs if _is_step(old, new)]
-    full = [new for old, new in runs if not _is_step(old, new)]
-    if step:
-        parts.append("flush_runs_step")
-        args += _columns([_step(row) for row in step])
-    if full:
-        parts.append("flush_runs_full")
-        args += _columns([_full(row) for row in full])
-    elif RUNS in changes.inserts:
-        parts.append("flush_no_full")
-    if work:
-        parts.append("flush_work_update")
-        args += _columns([_work(new) for _, new in work])
+        parts.append(f"{work_shape}_update")
     for table, part in _INSERTS:
         rows = changes.inserts.get(table)
-        if rows:
+        if not rows:
+            continue
+        if table is WORK and all(_special(row) == _NOTHING_SPECIAL for row in rows):
+            parts.append("flush_work_fresh")
+            args += _columns([_fresh(row) for row in rows])
+        else:
             parts.append(part)
             args += _columns([astuple(row) for row in rows])
     return _assembled(tuple(parts)), args
 
 
-def _is_step(old: Run, new: Run) -> bool:
-    return bool(_rest(old) == _rest(new))
+def _run_updates(pairs: list[tuple[Any, Any]]) -> tuple[str, list[Any]]:
+    if not pairs:
+        return "flush_no_runs", []
+    if all(_run_rest(old) == _run_rest(new) for old, new in pairs):
+        return "flush_runs_step", _columns([(new.id, old.version, *_run_step(new)) for old, new in pairs])
+    return "flush_runs_full", _columns([(new.id, old.version, *_run_full(new)) for old, new in pairs])
+
+
+def _work_updates(pairs: list[tuple[Any, Any]]) -> tuple[str, list[Any]]:
+    if not pairs:
+        return "flush_no_work", []
+    if all(_work_other(old) == _work_other(new) for old, new in pairs):
+        return "flush_work_settle", _columns([_KEY(old) + _work_settle(new) for old, new in pairs])
+    return "flush_work_full", _columns([_KEY(old) + _work_full(new) for old, new in pairs])
 
 
 def _columns(rows: list[tuple[Any, ...]]) -> list[Any]:

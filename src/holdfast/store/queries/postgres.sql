@@ -2,59 +2,80 @@
 -- The parts named flush_* are put together into one guarded statement, each only when it has rows;
 -- `$?` is numbered then. Every array is sorted by key, so that two flushes never deadlock (K2).
 
--- name: flush_runs_guard
--- Lock the runs in order, where the version is still the one that the decision saw.
-g AS (SELECT * FROM unnest($?::text[], $?::bigint[]) g(id, expect)),
+-- name: flush_runs_step
+-- What changes on a run with an ordinary step. `l` locks the runs in order, where the version is still the one seen.
+g AS (SELECT * FROM unnest($?::text[], $?::bigint[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[],
+    $?::bigint[], $?::bigint[]) g(id, expect, version, status, remaining, active, gave_up, entries, started, updated)),
 l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version = g.expect ORDER BY r.id FOR NO KEY UPDATE OF r)
--- name: flush_work_guard
--- Lock the work items in order, where the token is still the same; reading `l` locks the runs first.
-x AS (SELECT * FROM unnest($?::text[], $?::text[], $?::int[], $?::bigint[]) x(run, node, attempt, expect)),
-tl AS MATERIALIZED (SELECT t.run FROM work t JOIN x ON t.run = x.run AND t.node = x.node AND t.attempt = x.attempt
-  AND t.token = x.expect WHERE (SELECT count(*) FROM l) >= 0 ORDER BY t.run, t.node, t.attempt FOR NO KEY UPDATE OF t)
--- name: flush_ok
-a AS MATERIALIZED (SELECT (SELECT count(*) FROM l) = $?::bigint AND (SELECT count(*) FROM tl) = $?::bigint
-  AND (NOT $?::boolean OR NOT EXISTS (SELECT 1 FROM holds)) AS ok)
+-- name: flush_runs_step_update
+ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.remaining, active = g.active,
+    gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated
+  FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
+-- name: flush_runs_full
+-- The same with every column that may change, for batches in which a run ends, pauses or is taken up again.
+g AS (SELECT * FROM unnest($?::text[], $?::bigint[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[],
+    $?::bigint[], $?::bigint[], $?::bytea[], $?::bytea[], $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::text[],
+    $?::bigint[]) g(id, expect, version, status, remaining, active, gave_up, entries, started, updated, result, error,
+    definition, token, awaited, superseded, reason, finished)),
+l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version = g.expect ORDER BY r.id FOR NO KEY UPDATE OF r)
+-- name: flush_runs_full_update
+ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.remaining, active = g.active,
+    gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated, result = g.result, error = g.error,
+    definition = g.definition, token = g.token, awaited = g.awaited, superseded = g.superseded, reason = g.reason,
+    finished = g.finished
+  FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
 -- name: flush_no_runs
 l AS (SELECT ''::text AS id WHERE false)
+-- name: flush_no_runs_update
+ur AS (SELECT ''::text AS id WHERE false)
+
+-- name: flush_work_settle
+-- Work that is settled. `tl` locks the items in order, where the token is still the same; reading `l` locks runs first.
+x AS (SELECT * FROM unnest($?::text[], $?::text[], $?::int[], $?::bigint[], $?::text[], $?::bytea[], $?::bytea[], $?::bytea[],
+    $?::bigint[]) x(run, node, attempt, expect, status, result, error, outcome, finished)),
+tl AS MATERIALIZED (SELECT t.run FROM work t JOIN x ON t.run = x.run AND t.node = x.node AND t.attempt = x.attempt
+  AND t.token = x.expect WHERE (SELECT count(*) FROM l) >= 0 ORDER BY t.run, t.node, t.attempt FOR NO KEY UPDATE OF t)
+-- name: flush_work_settle_update
+ut AS (UPDATE work t SET status = x.status, result = x.result, error = x.error, outcome = x.outcome, finished = x.finished
+  FROM x WHERE t.run = x.run AND t.node = x.node AND t.attempt = x.attempt AND (SELECT ok FROM a))
+-- name: flush_work_full
+x AS (SELECT * FROM unnest($?::text[], $?::text[], $?::int[], $?::bigint[], $?::text[], $?::bytea[], $?::bytea[], $?::bytea[],
+    $?::bigint[], $?::int[], $?::bigint[], $?::smallint[], $?::bigint[], $?::text[], $?::text[], $?::text[], $?::int[],
+    $?::int[], $?::bigint[])
+    x(run, node, attempt, expect, status, result, error, outcome, finished, completed, token, gate, due, worker, parents,
+      ancestry, failures, losses, started)),
+tl AS MATERIALIZED (SELECT t.run FROM work t JOIN x ON t.run = x.run AND t.node = x.node AND t.attempt = x.attempt
+  AND t.token = x.expect WHERE (SELECT count(*) FROM l) >= 0 ORDER BY t.run, t.node, t.attempt FOR NO KEY UPDATE OF t)
+-- name: flush_work_full_update
+ut AS (UPDATE work t SET status = x.status, result = x.result, error = x.error, outcome = x.outcome, finished = x.finished,
+    completed = x.completed, token = x.token, gate = x.gate, due = x.due, worker = x.worker, parents = x.parents,
+    ancestry = x.ancestry, failures = x.failures, losses = x.losses, started = x.started
+  FROM x WHERE t.run = x.run AND t.node = x.node AND t.attempt = x.attempt AND (SELECT ok FROM a))
 -- name: flush_no_work
 tl AS (SELECT ''::text AS run WHERE false)
 
--- name: flush_runs_step
--- What changes on a run with an ordinary step; the rest of the row is left alone.
-ur AS (UPDATE runs r SET version = u.version, status = u.status, remaining = u.remaining, active = u.active,
-    gave_up = u.gave_up, entries = u.entries, started = u.started, updated = u.updated
-  FROM unnest($?::text[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[], $?::bigint[], $?::bigint[])
-    u(id, version, status, remaining, active, gave_up, entries, started, updated)
-  WHERE r.id = u.id AND (SELECT ok FROM a))
--- name: flush_runs_full
-uf AS (UPDATE runs r SET version = u.version, status = u.status, remaining = u.remaining, active = u.active,
-    gave_up = u.gave_up, entries = u.entries, started = u.started, updated = u.updated, result = u.result, error = u.error,
-    definition = u.definition, token = u.token, awaited = u.awaited, superseded = u.superseded, reason = u.reason,
-    finished = u.finished
-  FROM unnest($?::text[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[], $?::bigint[], $?::bigint[],
-    $?::bytea[], $?::bytea[], $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::text[], $?::bigint[])
-    u(id, version, status, remaining, active, gave_up, entries, started, updated, result, error, definition, token, awaited,
-      superseded, reason, finished)
-  WHERE r.id = u.id AND (SELECT ok FROM a)
-  RETURNING r.id)
--- name: flush_no_full
-uf AS (SELECT ''::text AS id WHERE false)
+-- name: flush_ok
+a AS MATERIALIZED (SELECT (SELECT count(*) FROM l) = $?::bigint AND (SELECT count(*) FROM tl) = $?::bigint
+  AND (NOT $?::boolean OR NOT EXISTS (SELECT 1 FROM holds)) AS ok)
+
 -- name: flush_runs_insert
--- Reading `uf` makes the updates happen first: a restarted run must give up its key before the new one takes it.
+-- Reading `ur` makes the updates happen first: a restarted run must give up its key before the new one takes it.
 nr AS (INSERT INTO runs ({runs}) SELECT {runs@n} FROM unnest($?::text[], $?::text[], $?::text[], $?::text[], $?::text[], $?::bigint[],
     $?::bytea[], $?::text[], $?::text[], $?::bytea[], $?::bytea[], $?::text[], $?::text[], $?::text[], $?::text[], $?::int[],
     $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::int[], $?::int[], $?::int[], $?::bigint[], $?::text[],
     $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[]) n({runs})
-  WHERE (SELECT ok FROM a) AND (SELECT count(*) FROM uf) >= 0)
--- name: flush_work_update
-ut AS (UPDATE work t SET status = u.status, completed = u.completed, token = u.token, gate = u.gate, due = u.due,
-    worker = u.worker, result = u.result, error = u.error, outcome = u.outcome, parents = u.parents, ancestry = u.ancestry,
-    failures = u.failures, losses = u.losses, started = u.started, finished = u.finished
-  FROM unnest($?::text[], $?::text[], $?::int[], $?::text[], $?::int[], $?::bigint[], $?::smallint[], $?::bigint[], $?::text[],
-    $?::bytea[], $?::bytea[], $?::bytea[], $?::text[], $?::text[], $?::int[], $?::int[], $?::bigint[], $?::bigint[])
-    u(run, node, attempt, status, completed, token, gate, due, worker, result, error, outcome, parents, ancestry, failures, losses,
-      started, finished)
-  WHERE t.run = u.run AND t.node = u.node AND t.attempt = u.attempt AND (SELECT ok FROM a))
+  WHERE (SELECT ok FROM a) AND (SELECT count(*) FROM ur) >= 0)
+-- name: flush_work_fresh
+-- First attempts of nodes without anything special about them: what is the same for all is not sent.
+nw AS (INSERT INTO work (run, node, attempt, workflow, kind, name, status, required, completed, token, queue, priority, gate,
+    due, worker, codec, parents, ancestry, failures, losses, created, started)
+  SELECT n.run, n.node, 1, n.workflow, 'node', n.name, n.status, n.required, n.completed, n.token, n.queue, n.priority, n.gate,
+    n.due, n.worker, 'json', n.parents, n.ancestry, 0, 0, n.created, n.started
+  FROM unnest($?::text[], $?::text[], $?::text[], $?::text[], $?::text[], $?::int[], $?::int[], $?::bigint[], $?::text[],
+    $?::int[], $?::smallint[], $?::bigint[], $?::text[], $?::text[], $?::text[], $?::bigint[], $?::bigint[])
+    n(run, node, workflow, name, status, required, completed, token, queue, priority, gate, due, worker, parents, ancestry,
+      created, started)
+  WHERE (SELECT ok FROM a))
 -- name: flush_work_insert
 nw AS (INSERT INTO work ({work}) SELECT {work@n} FROM unnest($?::text[], $?::text[], $?::int[], $?::text[], $?::text[], $?::text[],
     $?::text[], $?::int[], $?::int[], $?::bigint[], $?::text[], $?::int[], $?::smallint[], $?::bigint[], $?::bigint[], $?::text[],
