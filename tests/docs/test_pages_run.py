@@ -81,7 +81,7 @@ def test_the_code_of_the_using_page_runs_from_top_to_bottom(tmp_path: Path) -> N
 def test_every_path_in_a_command_of_the_readme_exists() -> None:
     """A claim is worth its command, and the command is worth what it names."""
     text = README.read_text(encoding="utf-8")
-    named = re.findall(r"\b(?:tests|examples|docs)/[\w./]+", text)
+    named = re.findall(r"\b(?:tests|examples|docs)/[\w./-]+", text)
     assert len(named) > 10
     missing = sorted({name for name in named if not (ROOT / name).exists()})
     assert not missing

@@ -15,6 +15,8 @@ from holdfast.core.operations import CancelRun, RunOperation, Started
 from holdfast.core.rows import RUNS, WORK
 from holdfast.core.view import NotLoaded, RowCache, View
 from holdfast.models.machine import record
+from holdfast.runtime.system import RealClock
+from holdfast.store.contract import Busy
 from tests.kernel.kernels import GRAPHS, complete, make_coordinator, opened_kernel, start
 from tests.kernel.scripts import follow, write_script
 from tests.support.stores import EPOCH_US, SHARED_KINDS, Site, VirtualClock, empty, every_row
@@ -193,6 +195,56 @@ async def test_k1_an_operation_that_cannot_be_written_is_found_by_halving(site: 
     del results[5]
     assert [result.run for result in results] == ["r0", "r1", "r2", "r3", "r4", "r6", "r7"]
     assert len(stored["runs"]) == 7
+
+
+async def test_i53_operations_on_a_run_that_was_set_aside_keep_their_order() -> None:
+    """Its first operation finds the run locked by someone slow; later ones wait for it, and nobody else does."""
+    go_on = asyncio.Event()
+    tries = 0
+
+    def hook(name: str) -> asyncio.Task[bool] | None:
+        nonlocal tries
+        if name != "load.after_locks":
+            return None
+        tries += 1
+        if tries == 1:
+            raise Busy("somebody holds the run")
+        return asyncio.ensure_future(go_on.wait()) if tries == 2 else None
+
+    async with opened_kernel(Site("memory")) as (coordinator, _):
+        await coordinator.submit(start("hot", "chain", lease=True))
+        coordinator.cache.clear()
+        failpoints.arm(hook)  # type: ignore[arg-type]
+        hot = [coordinator.submit(complete("hot", "a", lease=True))]
+        assert (await coordinator.submit(start("r1"))).run == "r1"
+        hot += [coordinator.submit(complete("hot", node, lease=True)) for node in ("b", "c")]
+        assert (await coordinator.submit(start("r2"))).run == "r2"
+        assert not any(future.done() for future in hot)
+        go_on.set()
+        assert [(await future).run_status for future in hot] == ["running", "running", "completed"]
+
+
+async def test_i54_closing_waits_for_what_was_set_aside(caplog: pytest.LogCaptureFixture) -> None:
+    """A run that stays locked until the time is up: its callers get EngineClosed, not silence."""
+
+    def hook(name: str) -> asyncio.Task[None] | None:
+        if name != "load.after_locks":
+            return None
+        if asyncio.current_task().get_name() != "holdfast-aside":  # type: ignore[union-attr]
+            raise Busy("somebody holds the run")
+        return asyncio.ensure_future(asyncio.Event().wait())  # type: ignore[arg-type]
+
+    async with opened_kernel(Site("memory"), RealClock(), store_timeout_seconds=0.1) as (coordinator, _):
+        await coordinator.submit(start("hot", "chain", lease=True))
+        coordinator.cache.clear()
+        failpoints.arm(hook)
+        first = coordinator.submit(complete("hot", "a"))
+        await coordinator.submit(start("r1"))
+        second = coordinator.submit(complete("hot", "b"))
+        await coordinator.close()
+        for future in (first, second):
+            with pytest.raises(EngineClosed):
+                await future
 
 
 # -- what is remembered

@@ -101,6 +101,7 @@ def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int) -
 def _of_dag(instance: Dag, registry: Registry, limit: int) -> StartSpec:
     cls = type(instance)
     graph = cls.compiled_dag()  # first: a class without nodes is not registered, and this says why
+    _ = graph.signature  # a long graph's takes a while, which must not be spent inside a decision
     workflow = cls.__holdfast__.name
     _check_known(workflow, registry)
     return StartSpec(

@@ -47,7 +47,7 @@ from holdfast.store.statements import columns, statements
 T = TypeVar("T")
 
 SLOW_COMMIT_SECONDS = 0.005
-WATCH_SECONDS = 0.02
+WATCH_SECONDS = 0.005
 _WORK_WIDTH = len(WORK.columns)
 _json = msgspec.json.encode
 

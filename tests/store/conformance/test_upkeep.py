@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 import pytest
@@ -127,6 +128,31 @@ async def test_g10_doctor_names_a_file_that_is_damaged(tmp_path: Any) -> None:
         await store.close()
     assert objections
     assert any("integrity" in text or "malformed" in text for text in objections)
+
+
+async def test_g10_doctor_names_an_index_that_lacks_a_row(tmp_path: Any) -> None:
+    """Every page reads well, and yet a run cannot be found by its key: only the integrity check sees that."""
+    site = Site("sqlite", f"sqlite:///{tmp_path / 'store.db'}")
+    async with site.opened(VirtualClock()):
+        pass
+    index = "FROM sqlite_master WHERE name = 'runs_by_key'"
+    (definition,) = _as_another_program(site, f"SELECT type, name, tbl_name, rootpage, sql {index}")
+    _as_another_program(site, f"DELETE {index}")
+    async with site.opened(VirtualClock()) as store:
+        await put(store, a_run(key="k"))
+    _as_another_program(site, "INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", definition)
+    async with site.opened(VirtualClock()) as store:
+        objections = await _objections(store)
+    assert objections
+    assert all("integrity check" in text and "runs_by_key" in text for text in objections)
+
+
+def _as_another_program(site: Site, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    db = sqlite3.connect(site.path, isolation_level=None)
+    db.execute("PRAGMA writable_schema = ON")
+    rows = db.execute(statement, values).fetchall()
+    db.close()
+    return rows
 
 
 async def test_g10_memory_is_audited_like_the_others() -> None:
