@@ -29,7 +29,8 @@ _HOMES = {
     "holdfast.core.graph": ("Graph",),
     "holdfast.core.retry": ("Retry",),
     "holdfast.core.settings": ("Settings",),
-    "holdfast.engine": ("Engine", "run"),
+    "holdfast.engine": ("Engine",),
+    "holdfast.script": ("run",),
     "holdfast.handle": ("Handle",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -86,8 +87,9 @@ if TYPE_CHECKING:
     from holdfast.core.graph import Graph
     from holdfast.core.retry import Retry
     from holdfast.core.settings import Settings
-    from holdfast.engine import Engine, run
+    from holdfast.engine import Engine
     from holdfast.handle import Handle
+    from holdfast.script import run
 
 
 def __getattr__(name: str) -> Any:

@@ -237,6 +237,7 @@ class BlockingEngine:
         at: datetime | None = None,
         paused: bool = False,
         if_exists: str = "same",
+        **unknown: Any,
     ) -> BlockingHandle[Any]:
         """Start a run, or find the one that has this key: the same key and input is the same run (I12)."""
         return BlockingHandle(
@@ -252,6 +253,7 @@ class BlockingEngine:
                     at=at,
                     paused=paused,
                     if_exists=if_exists,
+                    **unknown,
                 )
             ),
         )

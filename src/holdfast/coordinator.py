@@ -414,7 +414,8 @@ class Coordinator:
             known = self.cache.run_row(item.run.id)
             if known is None or known.version < item.run.version:
                 self.cache.drop(item.run.id)  # the other rows belong to an older version
-                self.cache.learn(RUNS, item.run)
+            if known is None or known.version <= item.run.version:
+                self.cache.learn(RUNS, item.run)  # also under the same version: a claim shows that a run has begun
             self.cache.learn(WORK, item.work)
 
     async def apply_in(self, tx: Transaction, operation: Operation) -> tuple[Any, Callable[[], None]]:

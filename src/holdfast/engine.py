@@ -282,11 +282,17 @@ class Engine:
         paused: bool = False,
         if_exists: str = "same",
         tx: Any = None,
+        **unknown: Any,
     ) -> Handle[Any]:
         """Start a run, or find the one that has this key: the same key and input is the same run (I12).
 
         `tx` is a PostgreSQL connection in a transaction of the caller's: the run exists if that commits.
         """
+        if unknown:
+            raise UsageError(
+                f"start has no option {', '.join(sorted(unknown))}",
+                hint="the workflow's own arguments are positional; for keywords start action.bind(name=…)",
+            )
         operation = start_operation(
             self.system.ids.new(),
             resolve_start(workflow, args, self.registry, self.settings.payload_limit_bytes),
@@ -558,30 +564,6 @@ class Engine:
                 metrics.count(t.LEASE_LOSSES)
             elif isinstance(operation, KillWork | BuryUnknown):
                 metrics.count(t.DEAD_LETTERS)
-
-
-def run(workflow: Any, /, *args: Any, key: str | None = None, timeout: float | None = None, **options: Any) -> Any:
-    """Start, work and wait, in one call: for scripts.
-
-    The state is in `holdfast.db` in the current directory, or where HOLDFAST_URL says. Running it again
-    with the same key goes on where it stopped, or returns the stored result.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        raise UsageError(
-            "hf.run was called inside a running event loop (Jupyter has one, and so has every async function)",
-            hint="write: async with hf.Engine() as engine, engine.worker(): await engine.run(…)",
-        )
-
-    async def main() -> Any:
-        engine = Engine()
-        async with engine, engine.worker():
-            return await engine.run(workflow, *args, key=key, timeout=timeout, **options)
-
-    return asyncio.run(main())
 
 
 def _check_worker(queues: tuple[str, ...] | list[str] | str, concurrency: object) -> None:

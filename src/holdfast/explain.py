@@ -70,7 +70,7 @@ async def explain(store: Store, run: Run) -> Explanation:
                 f"since {_clock(item.created)}"
             )
         elif item.status in (FAILED, TIMED_OUT, DEAD):
-            reasons.append(_gave_up(item))
+            reasons += _gave_up(item, run)
             if item.status == DEAD:
                 fixes.append(f"holdfast dead replay {run.id} {item.node}")
             elif run.status != PAUSED:
@@ -89,19 +89,26 @@ def _ended(run: Run, work: list[Work]) -> Explanation:
     if run.status == COMPLETED:
         summary, fixes = f"run {run.id} of {run.workflow} completed at {when}: there is nothing left to do", ()
     elif run.status == CANCELLED:
-        summary, fixes = f"run {run.id} of {run.workflow} was cancelled at {when}: {run.reason}", ()
+        summary, fixes = f"run {run.id} of {run.workflow} was {_said_once(CANCELLED, run.reason)}, at {when}", ()
     else:
         summary = f"run {run.id} of {run.workflow} failed at {when}: {run.reason}"
         fixes = (f"holdfast retry {run.id}",)  # type: ignore[assignment]
     latest = {item.node: item for item in work}.values()
-    reasons = tuple(_gave_up(item) for item in latest if item.status in (FAILED, TIMED_OUT, DEAD))
-    return Explanation(run=run.id, status=run.status, summary=summary, reasons=reasons, fixes=fixes)
+    reasons = [line for item in latest if item.status in (FAILED, TIMED_OUT, DEAD) for line in _gave_up(item, run)]
+    return Explanation(run=run.id, status=run.status, summary=summary, reasons=tuple(reasons), fixes=fixes)
+
+
+def _said_once(verb: str, reason: str | None) -> str:
+    """`paused: lunch`, but `paused by ada` and not `paused: paused by ada`."""
+    if not reason:
+        return verb
+    return reason if reason.startswith(f"{verb} ") else f"{verb}: {reason}"
 
 
 def _summary(run: Run, latest: list[Work]) -> str:
     name = f"run {run.id} of {run.workflow}"
     if run.status == PAUSED:
-        return f"{name} is paused: {run.reason}. Nothing of it starts until it is resumed"
+        return f"{name} is {_said_once(PAUSED, run.reason)}. Nothing of it starts until it is resumed"
     running = [item.node for item in latest if item.status == LEASED]
     if running:
         return f"{name} is running {', '.join(running)}"
@@ -115,10 +122,10 @@ def _leased(item: Work, workers: list[WorkerRow], now: int) -> str:
     owner = next((worker for worker in workers if worker.id == item.worker), None)
     since = _clock(item.started or item.created)
     if owner is None:
-        return f"node {item.node} is leased to worker {item.worker}, which is gone: another worker takes it over soon"
+        return f"node {item.node} was running on worker {item.worker}, which is gone: another worker takes it over soon"
     if owner.lease_until < now:
         return (
-            f"node {item.node} is leased to worker {owner.id} on {owner.host}, whose lease ran out at "
+            f"node {item.node} was running on worker {owner.id} on {owner.host}, whose lease ran out at "
             f"{_clock(owner.lease_until)}: any live worker takes it over"
         )
     return (
@@ -166,11 +173,15 @@ def _ready(item: Work, workers: list[WorkerRow], holds: list[Hold], now: int) ->
     return f"{waited}, and waits for a free slot of a worker of queue {item.queue!r}", ["holdfast stats"]
 
 
-def _gave_up(item: Work) -> str:
+def _gave_up(item: Work, run: Run) -> list[str]:
+    """One line, or none if the run's own reason has told it already."""
     attempts = "1 attempt" if item.attempt == 1 else f"{item.attempt} attempts"
     error = "" if item.error is None else decode_error(item.error).message
     kind = "is a dead letter" if item.status == DEAD else "gave up"
-    return f"node {item.node} {kind} after {attempts} ({item.status}): {error}"
+    reason = run.reason or ""
+    if f"node {item.node} " in reason and error in reason:
+        return []
+    return [f"node {item.node} {kind} after {attempts} ({item.status}): {error}"]
 
 
 def _clock(microseconds: int) -> str:

@@ -137,23 +137,27 @@ class Handle(Generic[R]):
         Raises `RunFailed` with the original exception as its cause, `RunCancelled`, `RunPaused` (unless
         `wait_paused`), or `TimeoutError`; the run itself goes on after a timeout.
         """
-        row = await self._engine.watch.wait(
-            self.id, lambda run: run.ended or (run.status == PAUSED and not wait_paused), timeout
-        )
+        try:
+            row = await self._engine.watch.wait(
+                self.id, lambda run: run.ended or (run.status == PAUSED and not wait_paused), timeout
+            )
+        except TimeoutError:
+            raise TimeoutError(f"run {self.id} has not ended after {timeout:g} s; it goes on") from None
         return self._outcome(row)
 
     def _outcome(self, row: Run) -> R:
         if row.status == COMPLETED:
             value: R = self._decoded(row)
             return value
+        cause = None if row.error is None else decode_error(row.error).to_exception(known_exception)
         if row.status == FAILED:
-            cause = None if row.error is None else decode_error(row.error).to_exception(known_exception)
             raise RunFailed(
                 f"run {row.id} of {row.workflow} failed: {row.reason or cause}",
                 run_id=row.id,
                 workflow=row.workflow,
                 cause=cause,
-                hint=f"see `holdfast show {row.id}`; after a fix, `holdfast retry {row.id}` goes on where it stopped",
+                hint=f"see `holdfast show {row.id} --traceback`; after a fix, `holdfast retry {row.id}` goes on where "
+                "it stopped",
             ) from cause
         if row.status == CANCELLED:
             raise RunCancelled(
@@ -166,7 +170,7 @@ class Handle(Generic[R]):
             reason=row.reason or "",
             command=command,
             hint=f"`{command}` goes on, retrying what failed; result(wait_paused=True) waits for that",
-        )
+        ) from cause
 
     def _decoded(self, row: Run) -> Any:
         found = self._engine.definitions.thing(row.workflow)

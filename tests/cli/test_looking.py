@@ -108,6 +108,59 @@ def test_explain_says_why_a_run_waits_and_what_to_do(shell: Shell) -> None:
     assert shell.json("explain", run)["status"] == "pending"
 
 
+def test_explain_tells_a_failure_a_pause_and_a_cancel_once(shell: Shell) -> None:
+    run = shell.start("shop:Order", "order_id=13")
+    shell.work(run)
+    assert shell.ok("explain", run).count("card refused") == 1
+    other = shell.start("shop:greet", "Ada")
+    shell.ok("pause", other, "--reason", "lunch")
+    paused = shell.ok("explain", other)
+    assert f"run {other} of greet is paused by " in paused
+    assert ": lunch. Nothing of it starts" in paused
+    shell.ok("cancel", other)
+    assert f"run {other} of greet was cancelled by " in shell.ok("explain", other)
+
+
+def test_a_key_alone_is_answered_with_the_workflow_in_front(shell: Shell) -> None:
+    shell.start("shop:greet", "Ada", "--key", "mine")
+    shell.start("shop:greet", "Bob", "--key", "0815")
+    assert "did you mean greet/mine?" in shell("show", "mine").stderr
+    assert "did you mean greet/0815?" in shell("show", "0815").stderr
+
+
+def test_a_skipped_node_has_no_duration(shell: Shell) -> None:
+    run = shell.start("shop:Order", "order_id=13")
+    shell.work(run)
+    shell.ok("skip", run, "charge", "--app", "shop")
+    (line,) = [line for line in shell.ok("show", run).splitlines() if line.startswith("[-]")]
+    assert line.split() == ["[-]", "charge", "skipped", "1"]
+
+
+def test_i6_what_is_leased_is_shown_as_running_and_a_lost_attempt_is_listed(shell: Shell) -> None:
+    """People read `running`, programs the stored word; an attempt that vanished with its worker left no error."""
+    run = shell.start("shop:slow")
+    with shell.process("worker", "shop") as worker:
+        assert worker.stderr is not None
+        for line in worker.stderr:
+            if "it began" in line:
+                break
+        assert "[>]  slow  running" in shell.ok("show", run)
+        assert "leased" not in shell.ok("stats")
+        assert shell.json("show", run)["nodes"][0]["state"] == "leased"
+        first = shell.json("show", run)["nodes"][0]["attempts"][0]["worker"]
+        worker.kill()
+        worker.wait(30)
+    assert f"was running on worker {first}" in shell.ok("explain", run) or "is running since" in shell.ok(
+        "explain", run
+    )
+    with shell.process("worker", "shop") as successor:
+        assert successor.stderr is not None
+        for line in successor.stderr:
+            if "it began" in line:
+                break
+        assert f"slow, attempt 1  lost with its worker {first}" in shell.ok("show", run)
+
+
 def test_what_others_stored_cannot_control_the_terminal(shell: Shell) -> None:
     run = shell.start("shop:fragile", "7")
     shell.work(run)

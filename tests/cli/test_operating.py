@@ -146,6 +146,22 @@ def test_drain_wait_ends_with_the_last_open_run(shell: Shell) -> None:
     assert shell.json("show", run)["status"] == "completed"
 
 
+def test_drain_wait_names_paused_runs_and_stops_when_the_drain_is_ended_elsewhere(shell: Shell) -> None:
+    run = shell.start("shop:greet", "Ada", "--paused")
+    with shell.process("drain", "greet", "--wait") as process:
+        assert process.stderr is not None
+        assert f"run {run} is paused and does not end by itself" in process.stderr.readline()
+        shell.ok("drain", "greet", "--off")
+        assert process.wait(30) == 1
+        assert "greet takes new runs again" in process.stderr.read()
+
+
+def test_maintenance_of_a_workflow_that_nobody_knows_is_remarked_on(shell: Shell) -> None:
+    shell.ok("migrate")
+    assert "check the name" in shell("maintenance", "on", "--workflow", "gret").stderr
+    assert shell("maintenance", "on", "--workflow", "greet", "--app", "shop").stderr == ""
+
+
 def test_prune_deletes_what_ended_and_nothing_else(shell: Shell) -> None:
     ended, waiting = shell.start("shop:greet", "Ada"), shell.start("shop:greet", "Bob", "--paused")
     shell.work(ended)

@@ -80,7 +80,9 @@ def test_an_imported_app_needs_no_module_in_front(shell: Shell) -> None:
         (["shop:Order", "order=7"], 2, "has no field 'order'"),
         (["shop:Order", "order_id=1", "order_id=2"], 2, "given twice"),
         (["shop:gret", "a"], 3, "did you mean 'greet'?"),
-        (["shop:not_startable"], 2, "cannot be started"),
+        (["shop:not_startable"], 2, "shop:not_startable has the type int, which cannot be started"),
+        (["shop:greet", "a", "--queu", "x"], 2, "did you mean --queue?"),
+        (["shop:greet", "a", "--loudly"], 2, "after `--`"),
         (["shp:greet", "a"], 3, "did you mean shop?"),
         (["greet", "a"], 2, "write MODULE:greet"),
         (["shop:greet", "a", "--restart"], 2, "give --key"),
@@ -143,8 +145,47 @@ def test_wait_for_a_run_that_pauses_says_how_to_go_on(shell: Shell) -> None:
 def test_ctrl_c_while_waiting_is_exit_code_130_and_leaves_the_run(shell: Shell) -> None:
     with shell.process("start", "shop:greet", "Ada", "--key", "k", "--wait") as process:
         assert process.stderr is not None
-        assert "no live worker" in process.stderr.readline()  # it is about to wait, or waits
+        assert "no live worker" in process.stderr.readline()
+        assert "waiting for run" in process.stderr.readline()  # it is about to wait, or waits
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-        assert "Traceback" not in process.stderr.read()
-    assert shell.json("show", "greet/k")["status"] == "pending"
+        said = process.stderr.read()
+    run = shell.json("show", "greet/k")
+    assert run["status"] == "pending"
+    assert f"run {run['run']} goes on" in said
+    assert f"holdfast show {run['run']}" in said
+    assert "Traceback" not in said
+
+
+def test_wait_names_the_run_at_once_and_says_in_a_word_that_a_dag_has_completed(shell: Shell) -> None:
+    with shell.process("start", "shop:Order", "order_id=1", "--key", "k", "--wait") as process:
+        assert process.stderr is not None
+        assert "no live worker" in process.stderr.readline()
+        run = shell.json("show", "Order/k")["run"]
+        assert f"waiting for run {run} of Order" in process.stderr.readline()
+        shell.ok("--app", "shop", "show", run)  # imports the module for the worker of this process
+        shell.work(run)
+        assert process.wait(30) == 0
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+        assert f"run {run} of Order has completed" in process.stderr.read()
+
+
+def test_an_argument_that_looks_like_an_option_stands_after_two_dashes(shell: Shell) -> None:
+    run = shell.start("shop:greet", "--key", "k", "--", "--queu")
+    assert shell.json("show", run)["input"] == [["--queu"], {}]
+
+
+def test_hints_speak_of_options_and_not_of_keyword_arguments(shell: Shell) -> None:
+    run = shell.start("shop:Order", "order_id=1", "--key", "k")
+    shell.ok("pause", run)
+    paused = shell("start", "shop:Order", "order_id=1", "--key", "k", "--wait").stderr
+    assert "wait_paused" not in paused
+    assert f"holdfast resume {run}" in paused
+    assert "is paused by" in paused
+    shell.ok("cancel", run)
+    cancelled = shell("start", "shop:Order", "order_id=1", "--key", "k", "--wait").stderr
+    assert "with --restart to keep its key" in cancelled
+    assert "was cancelled by" in cancelled
+    conflict = shell("start", "shop:Order", "order_id=2", "--key", "k").stderr
+    assert "give --restart" in conflict

@@ -54,7 +54,7 @@ def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]
             code=NOT_FOUND,
         )
     raise Failure(
-        f"{module.__name__}:{path} is a {type(found).__name__}, which cannot be started",
+        f"{module.__name__}:{path} has the type {type(found).__name__}, which cannot be started",
         hint=f"name an action or a Dag class of {module.__name__}: {known}",
         code=USAGE,
     )

@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli.failures import FAILED, OK
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
-from holdfast.cli.output import Cell, print_facts, print_heading, print_json, print_table, progress, say
+from holdfast.cli.output import Cell, print_facts, print_heading, print_json, print_table, progress, say, shown_state
 from holdfast.cli.times import moment_of, read_age, shown_seconds
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _print_stats(counted: StoreStats, workers: list[WorkerRow], now: int) -> Non
         shown = [(status, count) for status, count in sorted(counts.items()) if count]
         print_heading(title, first=title == "runs")
         if shown:
-            print_facts([(status, Cell(f"{count:,}", status)) for status, count in shown])
+            print_facts([(shown_state(status), Cell(f"{count:,}", status)) for status, count in shown])
         else:
             say("none")
     print_heading("queues")

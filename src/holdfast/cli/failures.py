@@ -29,14 +29,29 @@ CODES: Final = (
 )
 
 
+# What the engine advises in Python, as a person at a shell would do it.
+SHELL_WORDS: Final = (
+    ('pass if_exists="restart"', "give --restart"),
+    ('if_exists="restart"', "--restart"),
+    ("; result(wait_paused=True) waits for that", ""),
+)
+
+
 class Failure(Exception):
     """Ends a command with a message, a way out, and an exit code."""
 
     def __init__(self, message: str, *, hint: str, code: int) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = in_shell_words(hint)
         self.code = code
+
+
+def in_shell_words(hint: str) -> str:
+    """A hint of the engine's with the options of the command line in place of Python's."""
+    for python, shell in SHELL_WORDS:
+        hint = hint.replace(python, shell)
+    return hint
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 SHORTEST_PREFIX: Final = 4
 AFTER_EVERY_ID: Final = "g"  # ids are lower-case hex and dashes, so this sorts after all that begin with a prefix
 SHOWN_CANDIDATES: Final = 5
+GUESSED_AMONG: Final = 1000
 
 
 async def find_run(engine: Engine, text: str) -> Run:
@@ -43,14 +44,24 @@ async def _by_key(engine: Engine, text: str) -> Run:
     )
 
 
+async def _guess_by_key(engine: Engine, text: str) -> str:
+    """A key without its workflow is what people type first. Only the newest runs are looked at: it is a guess."""
+    from holdfast.store.contract import FindRuns
+
+    rows = await engine.store.find(FindRuns(limit=GUESSED_AMONG))
+    names = list(dict.fromkeys(f"{row.workflow}/{row.key}" for row in rows if row.key == text))
+    return f"did you mean {' or '.join(names[:SHOWN_CANDIDATES])}? " if text and names else ""
+
+
 async def _by_prefix(engine: Engine, text: str) -> Run:
     from holdfast.store.contract import FindRuns
 
     prefix = text.lower()
     if len(prefix) < SHORTEST_PREFIX or not set(prefix) <= set("0123456789abcdef-"):
+        guess = await _guess_by_key(engine, text)
         raise Failure(
             f"there is no run {text!r}",
-            hint=f"give an id, at least {SHORTEST_PREFIX} characters of its beginning, or WORKFLOW/KEY; "
+            hint=f"{guess}give an id, at least {SHORTEST_PREFIX} characters of its beginning, or WORKFLOW/KEY; "
             "`holdfast runs` lists them",
             code=NOT_FOUND,
         )
@@ -59,8 +70,11 @@ async def _by_prefix(engine: Engine, text: str) -> Run:
     if len(matching) == 1:
         return matching[0]
     if not matching:
+        guess = await _guess_by_key(engine, text)
         raise Failure(
-            f"no run's id begins with {text}", hint="`holdfast runs` lists the runs of this database", code=NOT_FOUND
+            f"no run's id begins with {text}",
+            hint=f"{guess}`holdfast runs` lists the runs of this database",
+            code=NOT_FOUND,
         )
     more = ", ..." if len(matching) > SHOWN_CANDIDATES else ""
     raise Failure(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.failures import USAGE, Failure, note
+from holdfast.cli.failures import FAILED, USAGE, Failure, note
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
 from holdfast.cli.output import print_json, print_table, progress, say
 from holdfast.cli.times import moment_of, shown_moment
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.engine import Engine
 
 LOOK_SECONDS: Final = 0.25
+PAUSED_SHOWN: Final = 10
 
 
 @click.group()
@@ -59,6 +60,8 @@ async def _switch(options: Options, on: bool, workflow: str | None, queue: str |
     async with opened(options) as engine:
         await engine.maintenance(on, workflow=workflow, queue=queue, by=operator())
         holds = await engine.holds()
+        if on and workflow is not None and not await _is_known(engine, workflow):
+            note(f"no run, no live worker and no imported module has a workflow {workflow!r}: check the name")
     if options.as_json:
         print_json({"holds": [_shown(hold) for hold in holds]})
         return
@@ -70,6 +73,12 @@ async def _switch(options: Options, on: bool, workflow: str | None, queue: str |
         left = [_described(hold) for hold in holds if hold.scope != "drain"]
         if left:
             note(f"still in maintenance: {', '.join(left)}")
+
+
+async def _is_known(engine: Engine, workflow: str) -> bool:
+    if workflow in engine.definitions.known_workflows() or await engine.find(workflow=workflow, limit=1):
+        return True
+    return any(workflow in worker.workflows for worker in await engine.workers())
 
 
 @maintenance.command("status")
@@ -135,9 +144,25 @@ async def drain(options: Options, name: str, off: bool, wait: bool) -> None:
 async def _wait_for_end(engine: Engine, name: str, first: int) -> int:
     # Nothing new starts, so the number only falls; a retried run may raise it, and the bar goes back with it.
     left = first
+    mentioned: set[str] = set()
     with progress(f"draining {name}", first) as bar:
         while left:
+            await _mention_paused(engine, name, mentioned)
             await asyncio.sleep(LOOK_SECONDS)
+            if not any(hold.scope == "drain" and hold.name == name for hold in await engine.holds()):
+                raise Failure(
+                    f"{name} takes new runs again: somebody ended the drain, with {left} of its runs still open",
+                    hint=f"`holdfast drain {name} --wait` drains it again",
+                    code=FAILED,
+                )
             left = await engine.open_runs(name)
             bar.advance_to(max(0, first - left))
     return left
+
+
+async def _mention_paused(engine: Engine, name: str, mentioned: set[str]) -> None:
+    """Say once for each run that only a person can end it: waiting would take for ever."""
+    for info in await engine.find(workflow=name, status="paused", limit=PAUSED_SHOWN):
+        if info.id not in mentioned and len(mentioned) < PAUSED_SHOWN:
+            mentioned.add(info.id)
+            note(f"run {info.id} is paused and does not end by itself: holdfast resume {info.id}, or holdfast cancel")

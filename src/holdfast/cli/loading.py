@@ -10,8 +10,11 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from holdfast.cli.failures import NOT_FOUND, USAGE, Failure
+
+BELOW_MAIN: Final = 'put what the script does below `if __name__ == "__main__":`'
 
 
 def load_modules(names: Sequence[str]) -> list[ModuleType]:
@@ -71,7 +74,10 @@ def _broken(name: str, error: BaseException) -> Failure:
     hint = getattr(error, "hint", None)  # our own errors know the way out
     if isinstance(error, SystemExit):
         what = f"it ends the program with exit code {error.code}"
-        hint = 'put what the script does below `if __name__ == "__main__":`'
+        hint = BELOW_MAIN
+    elif _called_run(error):
+        what = "it calls hf.run while it is imported"
+        hint = BELOW_MAIN
     else:
         what = getattr(error, "message", "") if hint else ""
         last = traceback.format_exception_only(type(error), error)[-1].strip()
@@ -81,6 +87,15 @@ def _broken(name: str, error: BaseException) -> Failure:
         hint=hint or f"correct that line; `python -c 'import {name}'` shows the whole traceback",
         code=USAGE,
     )
+
+
+def _called_run(error: BaseException) -> bool:
+    """Whether the module itself called hf.run, which refuses to be called where a loop is running."""
+    from holdfast.core.errors import UsageError
+    from holdfast.script import run
+
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, UsageError) and bool(frames) and frames[-1].f_code is run.__code__
 
 
 def _place(error: BaseException) -> str:

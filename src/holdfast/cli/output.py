@@ -43,6 +43,14 @@ STYLES: Final = {
 }
 
 
+SHOWN_STATES: Final = {"leased": "running", "timed_out": "timed out"}
+
+
+def shown_state(state: str) -> str:
+    """A state in the words of people; JSON keeps the stored one."""
+    return SHOWN_STATES.get(state, state)
+
+
 class Cell(str):
     """A text of a table with a status that gives it its colour."""
 

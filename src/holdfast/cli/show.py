@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.cli.finding import find_run
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
-from holdfast.cli.output import Cell, one_line, print_facts, print_heading, print_json, print_table, say
+from holdfast.cli.output import Cell, one_line, print_facts, print_heading, print_json, print_table, say, shown_state
 from holdfast.cli.times import moment_of, shown_moment, shown_seconds
 
 if TYPE_CHECKING:
@@ -263,13 +263,15 @@ def _print_nodes(shown: RunShown) -> None:
     for node in shown.nodes:
         last = node.attempts[-1] if node.attempts else None
         took = ""
-        if last is not None and last.started_at is not None and last.finished_at is not None:
+        # A skipped node ends when somebody skips it, which says nothing about how long it ran.
+        if last is not None and last.started_at and last.finished_at and node.state != "skipped":
             took = shown_seconds((last.finished_at - last.started_at).total_seconds())
+        state = shown_state(node.state)
         rows.append(
             [
                 Cell(MARKS.get(node.state, WAITING), node.state),
                 node.id,
-                Cell(f"{node.state} ({node.detail})" if node.detail else node.state, node.state),
+                Cell(f"{state} ({node.detail})" if node.detail else state, node.state),
                 str(sum(each.started_at is not None for each in node.attempts) or ""),
                 took,
                 ", ".join(node.after),
@@ -282,16 +284,21 @@ def _print_nodes(shown: RunShown) -> None:
 
 
 def _print_errors(shown: RunShown) -> None:
-    failed = [(node.id, each) for node in shown.nodes for each in node.attempts if each.error is not None]
-    if failed:
+    facts = []
+    for node in shown.nodes:
+        for each in node.attempts:
+            what = _what_went_wrong(each)
+            if what is not None:
+                facts.append((f"{node.id}, attempt {each.attempt}", Cell(what, each.state)))
+    if facts:
         print_heading("errors")
-        print_facts(
-            [
-                (f"{node}, attempt {each.attempt}", Cell(f"{each.error['type']}: {each.error['message']}", each.state))
-                for node, each in failed
-                if each.error is not None
-            ]
-        )
+        print_facts(facts)
+
+
+def _what_went_wrong(attempt: AttemptShown) -> str | None:
+    if attempt.state == "lost":  # nobody was left to report an error
+        return f"lost with its worker {attempt.worker}, so it was repeated"
+    return None if attempt.error is None else f"{attempt.error['type']}: {attempt.error['message']}"
 
 
 def _print_tracebacks(shown: RunShown) -> None:
@@ -312,4 +319,4 @@ def _print_history(shown: RunShown) -> None:
         by = data.pop("by", "")
         about = ", ".join(f"{name} {value}" for name, value in data.items() if value not in ("", None))
         rows.append([f"{entry['at']:%Y-%m-%d %H:%M:%S}", entry["kind"], f"by {by}" if by else "", about])
-    print_table(["AT (UTC)", "WHAT", "WHO", "ABOUT"], rows, whole=("AT (UTC)",))
+    print_table(["AT (UTC)", "WHAT", "WHO", "ABOUT"], rows, whole=("AT (UTC)",), cut=("ABOUT",))

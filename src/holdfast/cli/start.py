@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import difflib
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -30,7 +32,21 @@ def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     return tags
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+class StartCommand(click.Command):
+    """Takes what it does not know for an argument, so that -3 is a number, but not what looks like a long option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        for word in args[: args.index("--") if "--" in args else None]:
+            name = word.partition("=")[0]
+            if name.startswith("--") and name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                guess = f"Did you mean {near[0]}?" if near else "An argument that begins so stands after `--`."
+                raise click.UsageError(f"There is no option {name!r}. {guess}", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=StartCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("target", metavar="MODULE:THING")
 @click.argument("words", nargs=-1, metavar="ARGS...")
 @click.option("--key", metavar="TEXT", help="Start once under this key; the same key and input is the same run.")
@@ -84,9 +100,13 @@ async def _start(options: Options, target: str, startable: Any, wait: bool, give
         if not wait:
             _print_started(options, row)
             return OK
-        if sys.stderr.isatty():
+        if not row.ended:
             note(f"waiting for run {row.id} of {row.workflow}; Ctrl-C leaves it running")
-        return await _wait(options, engine, handle)
+        try:
+            return await _wait(options, engine, handle)
+        except asyncio.CancelledError:  # which is how Ctrl-C arrives here
+            note(f"run {row.id} goes on: `holdfast show {row.id}` shows how, `holdfast cancel {row.id}` stops it")
+            raise
 
 
 def _print_started(options: Options, row: Run) -> None:
@@ -136,12 +156,19 @@ async def _wait(options: Options, engine: Engine, handle: Handle[Any]) -> int:
         raise Failure(_with_cause(failure.message, row), hint=failure.hint, code=FAILED) from failure
     if result is not None:
         click.echo(printable(result) if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+    else:
+        note(f"run {row.id} of {row.workflow} has completed; it has no result")
     return OK
 
 
 def _with_cause(message: str, row: Run) -> str:
     from holdfast.core.codec import decode_error
 
+    for doubled, once in (
+        ("is paused: paused by", "is paused by"),
+        ("was cancelled: cancelled by", "was cancelled by"),
+    ):
+        message = message.replace(doubled, once)
     if row.error is None:
         return message
     record = decode_error(row.error)

@@ -67,7 +67,8 @@ def _refuse_nothing_to_do(names: tuple[str, ...]) -> None:
 
     if not default_registry.known_workflows():
         raise Failure(
-            f"{', '.join(names)} define no workflow and no action, so a worker would do nothing",
+            f"{', '.join(names)} {'defines' if len(names) == 1 else 'define'} no workflow and no action, "
+            "so a worker would do nothing",
             hint="decorate functions with @hf.action or subclass hf.Dag, in the modules named or in what they import",
             code=USAGE,
         )

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from holdfast.core.rows import RUNS, WORK, Key, R, Row, Run, Table, Work
+from holdfast.core.rows import RUNS, WORK, Key, R, Row, Run, Table
 
 
 class _Missing:
@@ -290,12 +290,13 @@ class View:
         """Replace a row that was read before."""
         self._replace(table, table.key(row), row)
 
-    def put_lease(self, row: Work) -> None:
-        """Replace the claim's columns of an item. The token guards them, so the run's version stays (K4)."""
-        touched = row.run in self._touched
-        self._replace(WORK, WORK.key(row), row)
-        if not touched:
-            self._touched.discard(row.run)
+    def put_lease(self, table: Table[R], row: R) -> None:
+        """Replace what a claim writes: columns that the token guards, so that the run's version stays (K4)."""
+        run = table.run(row)
+        touched = run in self._touched
+        self._replace(table, table.key(row), row)
+        if run is not None and not touched:
+            self._touched.discard(run)
 
     def delete(self, table: Table[R], row: R) -> None:
         self._replace(table, table.key(row), None, run=table.run(row))

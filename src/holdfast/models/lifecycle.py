@@ -149,7 +149,7 @@ class Lifecycle:
         run, work = held
         work = replace(work, status=COMPLETED, result=op.result, error=None, outcome=op.outcome, finished=view.now)
         view.put(WORK, work)
-        run = mark_running(run, view.now)
+        run = mark_running(run, work.started or view.now)
         handing = Handing(op.offer)
         self.machines[run.model].advance(view, replace(run, active=run.active - 1), work, handing, self.definitions)
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status, handed=handing.rows(view))
@@ -163,7 +163,7 @@ class Lifecycle:
         failures = work.failures + 1
         work = replace(work, status=status, error=op.error, outcome=op.outcome, failures=failures, finished=view.now)
         view.put(WORK, work)
-        run = replace(mark_running(run, view.now), active=run.active - 1)
+        run = replace(mark_running(run, work.started or view.now), active=run.active - 1)
         if op.retryable and failures < op.attempts:
             policy = Retry(attempts=op.attempts, base=op.base_seconds, cap=op.cap_seconds)
             delay = policy.delay_seconds(op.run, op.node, failures)
@@ -180,7 +180,7 @@ class Lifecycle:
         run, work = held
         work = replace(work, status=DEAD, error=op.error, finished=view.now)
         view.put(WORK, work)
-        self._give_up(view, replace(mark_running(run, view.now), active=run.active - 1), work)
+        self._give_up(view, replace(mark_running(run, work.started or view.now), active=run.active - 1), work)
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
 
     def release(self, view: View, op: ReleaseWork) -> Settled:
@@ -199,7 +199,7 @@ class Lifecycle:
             return held
         run, work = held
         losses = work.losses + 1
-        run = replace(mark_running(run, view.now), active=run.active - 1)
+        run = replace(mark_running(run, work.started or view.now), active=run.active - 1)
         if losses >= op.lost_limit:
             error = RunError(
                 f"the worker died {losses} times while running node {work.node} of {work.workflow} (run {run.id})",
@@ -231,7 +231,10 @@ class Lifecycle:
             return Settled(verdict=STALE)
         # Only an item whose gate is open is ever claimed; a trace does not tell when that happened.
         leased = replace(work, status=LEASED, token=op.token, worker=op.worker, started=view.now, gate=GATE_OPEN)
-        view.put_lease(leased)
+        view.put_lease(WORK, leased)
+        run = view.run(op.run)
+        if run is not None:
+            view.put_lease(RUNS, mark_running(run, view.now))
         return Settled(verdict=RECORDED)
 
     def _lease(self, view: View, op: WorkOperation, *recorded: str) -> tuple[Run, Work] | Settled:

@@ -43,6 +43,14 @@ class RegistryDefinitions:
         found: object | None = self.registry.workflows.get(workflow)
         return found if found is not None else self.registry.actions.get(workflow)
 
+    def queues(self) -> set[str]:
+        """Every queue that a definition of this process names."""
+        policies = [action.policy for action in self.registry.actions.values()]
+        for found in self.registry.workflows.values():
+            if isinstance(found, type) and issubclass(found, Dag):
+                policies += [node.policy for node in found.compiled_dag().nodes]
+        return {policy.queue for policy in policies if policy.queue is not None}
+
     def known_workflows(self) -> tuple[str, ...]:
         return self._names()[1]
 

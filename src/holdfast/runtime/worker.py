@@ -157,7 +157,7 @@ class Worker:
         self._wake.set()
         grace = self._settings.shutdown_seconds if grace_seconds is None else grace_seconds
         for loop in self._loops:
-            if loop.get_name() != "holdfast-heartbeat":
+            if loop.get_name() == "holdfast-claims":
                 loop.cancel()
         tasks = [attempt.task for attempt in self._running.values() if attempt.task is not None]
         if tasks:
@@ -427,14 +427,14 @@ class Worker:
 
     async def _sweep_loop(self) -> None:
         rounds = 0
-        while not self._stopping:
+        while True:  # also while stopping: a cancel must reach what is still running
             with contextlib.suppress(TimeoutError):
                 pause = self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random())
                 await asyncio.wait_for(self._look_now.wait(), pause)
             hinted = self._look_now.is_set()
             self._look_now.clear()
             await self._compare_with_store()
-            if hinted:
+            if hinted or self._stopping:
                 continue
             await self._notice_own_death()
             await self._take_over()
@@ -459,7 +459,7 @@ class Worker:
             items = await self._store.leased_to(worker)
             if items:
                 log.warning(
-                    "worker %s is gone; work that goes on elsewhere: %d", worker, len(items), extra={"worker": worker}
+                    "worker %s is gone; taking over what it ran: %d", worker, len(items), extra={"worker": worker}
                 )
                 self._metrics.count(t.TAKEOVERS)
             await asyncio.gather(
@@ -498,7 +498,7 @@ class Worker:
         orphans = [held[(run, node, number)] for run, node, number, _ in idle & self._suspects]
         missing = {(*key, -1) for key in self._running if key not in held}
         self._suspects = idle | missing
-        if orphans:
+        if orphans and not self._stopping:
             runs = {run.id: run for run in await self._store.runs([work.run for work in orphans])}
             for work in orphans:
                 if work.run in runs and (work.run, work.node, work.attempt) not in self._running:

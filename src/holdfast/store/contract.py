@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.core.operations import Handed
-from holdfast.core.rows import History, Key, Row, Run, Table, Work
+from holdfast.core.rows import PENDING, RUNNING, History, Key, Row, Run, Table, Work
 from holdfast.core.view import Changes, Query
 
 Need = tuple[Table[Any], Key] | Query
@@ -51,6 +51,11 @@ class WorkerRow(Row, frozen=True, kw_only=True):
     def knows(self, work: Work) -> bool:
         """I8: whether this worker would claim the item."""
         return work.queue in self.queues and work.workflow in self.workflows and work.name in self.actions
+
+
+def begun(run: Run, work: Work) -> Run:
+    """The run as its first claim leaves it: running since the claim."""
+    return msgspec.structs.replace(run, status=RUNNING, started=work.started) if run.status == PENDING else run
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ from holdfast.store.contract import (
     Transaction,
     UserTransaction,
     WorkerRow,
+    begun,
 )
 
 
@@ -245,7 +246,9 @@ class MemoryStore:
                 work, status=LEASED, token=work.token + 1, worker=request.worker, started=self._clock.now_us()
             )
             self._save(WORK, leased)
-            handed.append(Handed(leased, self.tables[RUNS][(work.run,)]))
+            run = begun(self.tables[RUNS][(work.run,)], leased)
+            self._save(RUNS, run)
+            handed.append(Handed(leased, run))
         if failpoints.armed:
             await failpoints.reach("claim.after")
         return handed

@@ -34,6 +34,7 @@ from holdfast.store.contract import (
     StoreStats,
     Transaction,
     WorkerRow,
+    begun,
 )
 from holdfast.store.postgres_connections import Connection, Connections, run_statement, translate
 from holdfast.store.postgres_flush import guarded_flush
@@ -192,7 +193,8 @@ class PostgresStore:
         handed = []
         for row in rows:
             values = tuple(row.values())
-            handed.append(Handed(Work(*values[:_WORK_WIDTH]), Run(*values[_WORK_WIDTH:])))
+            work = Work(*values[:_WORK_WIDTH])
+            handed.append(Handed(work, begun(Run(*values[_WORK_WIDTH:]), work)))
         handed.sort(key=lambda item: (-item.work.priority, item.work.due))
         return handed
 

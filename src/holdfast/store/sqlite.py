@@ -38,6 +38,7 @@ from holdfast.store.contract import (
     StoreStats,
     Transaction,
     WorkerRow,
+    begun,
 )
 from holdfast.store.sqlite_locks import FileLock, WorkerLocks
 from holdfast.store.sqlite_schema import check_database, is_current, migrate_database, translate
@@ -327,9 +328,10 @@ class SqliteStore:
             for row in db.execute(self._sql["claimable"], names).fetchall():
                 work = Work(*row[:_WORK_WIDTH])
                 leased = replace(work, status=LEASED, token=work.token + 1, worker=request.worker, started=now)
-                handed.append(Handed(leased, Run(*row[_WORK_WIDTH:])))
+                handed.append(Handed(leased, begun(Run(*row[_WORK_WIDTH:]), leased)))
             keys = ((h.work.token, h.work.worker, now, h.work.run, h.work.node, h.work.attempt) for h in handed)
             db.executemany(self._sql["lease"], keys)
+            db.executemany(self._sql["begin"], ((h.work.started, h.work.run) for h in handed))
             if failpoints.armed:
                 failpoints.hit("claim.before_commit")
             return foreign, handed
@@ -411,11 +413,16 @@ class SqliteStore:
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._read(lambda db: db.execute(self._sql["workers"]).fetchall())
-        return [
+        found = [
             WorkerRow(
                 **dict(zip(WorkerRow.__struct_fields__, [*row[:3], *map(_names, row[3:6]), *row[6:]], strict=True))
             )
             for row in rows
+        ]
+        # A provably dead worker holds no lease, whatever its row says.
+        return [
+            replace(worker, lease_until=0) if worker.provable and self._worker_locks.is_dead(worker.id) else worker
+            for worker in found
         ]
 
     # -- for people

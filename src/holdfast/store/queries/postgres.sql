@@ -169,7 +169,10 @@ WITH c AS MATERIALIZED (
   ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
 u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
     started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-  FROM c WHERE w.ctid = c.place RETURNING {work@w})
+  FROM c WHERE w.ctid = c.place RETURNING {work@w}),
+-- A run's status follows its first claim, where nobody holds the run. A claim column like the lease: the version stays (K4).
+b AS MATERIALIZED (SELECT r.id, u.started FROM u JOIN runs r ON r.id = u.run WHERE r.status = 'pending' FOR NO KEY UPDATE OF r SKIP LOCKED),
+s AS (UPDATE runs r SET status = 'running', started = b.started FROM b WHERE r.id = b.id)
 SELECT {work@u}, {runs@r} FROM u CROSS JOIN LATERAL (SELECT * FROM runs WHERE runs.id = u.run OFFSET 0) r
 
 -- name: promote
@@ -192,7 +195,14 @@ UPDATE workers SET seen = (extract(epoch FROM clock_timestamp()) * 1000000)::big
 -- name: retire
 DELETE FROM workers WHERE id = $1
 -- name: workers
-SELECT {workers} FROM workers ORDER BY id
+-- A provably dead worker holds no lease, whatever its row says: its session's lock is gone.
+SELECT id, host, pid, queues, workflows, actions, concurrency, provable, started, seen,
+  CASE WHEN provable AND NOT EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND ((l.classid::bigint << 32) | l.objid::bigint)
+        = ('x' || substr(md5('holdfast-worker:' || id), 1, 16))::bit(64)::bigint)
+    THEN 0 ELSE lease_until END AS lease_until
+FROM workers ORDER BY id
 -- name: lapsed_workers
 -- work_leased for the second part: leases of workers that have no row any more.
 SELECT id FROM workers WHERE id <> $1 AND (lease_until < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint

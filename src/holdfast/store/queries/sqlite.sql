@@ -81,6 +81,10 @@ ORDER BY w.priority DESC, w.due LIMIT ?
 -- name: lease
 UPDATE work SET status = 'leased', token = ?, worker = ?, started = ? WHERE run = ? AND node = ? AND attempt = ?
 
+-- name: begin
+-- A run's status follows its first claim. A claim column like the lease: the version stays (K4).
+UPDATE runs SET status = 'running', started = ? WHERE id = ? AND status = 'pending'
+
 -- name: promote
 -- work_delayed
 UPDATE work SET gate = 0 WHERE status = 'ready' AND gate = 1 AND queue = ? AND due <= ?
