@@ -133,7 +133,7 @@ def test_a_skipped_node_has_no_duration(shell: Shell) -> None:
     shell.work(run)
     shell.ok("skip", run, "charge", "--app", "shop")
     (line,) = [line for line in shell.ok("show", run).splitlines() if line.startswith("[-]")]
-    assert line.split() == ["[-]", "charge", "skipped", "1"]
+    assert line.split() == ["[-]", "charge", "skipped", "1", "validate"]
 
 
 def test_i6_what_is_leased_is_shown_as_running_and_a_lost_attempt_is_listed(shell: Shell) -> None:

@@ -17,7 +17,7 @@ from tests.costs.attempts import Try, assert_one_is_good, slower_than
 
 FACTOR = 2.0  # a test must hold on a busy machine; the targets themselves are for a quiet one
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.timing]
 
 
 @pytest.fixture(params=[m.SQLITE, m.POSTGRES])

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from holdfast.core.rows import WORK, History, Run, Work
@@ -59,6 +60,7 @@ def _full_step(rows: list[tuple[Run, Work]]) -> Changes:
     )
 
 
+@pytest.mark.timing
 async def test_k1_a_batch_of_1000_costs_at_most_twice_as_much_per_operation_as_one_of_100(postgres_site: Site) -> None:
     """After a dozen executions, when the generic plan is in use."""
     cost: dict[int, float] = {}

@@ -40,7 +40,7 @@ class StartCommand(click.Command):
         for word in args[: args.index("--") if "--" in args else None]:
             name = word.partition("=")[0]
             if name.startswith("--") and name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
                 guess = f"Did you mean {near[0]}?" if near else "An argument that begins so stands after `--`."
                 raise click.UsageError(f"There is no option {name!r}. {guess}", ctx)
         return super().parse_args(ctx, args)

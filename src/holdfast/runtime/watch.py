@@ -84,7 +84,8 @@ class Watch:
         pause = FIRST_POLL_SECONDS
         while self._waiting:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hint.wait(), pause)
+                async with asyncio.timeout(pause):  # not wait_for, which swallows a cancel on Python 3.11
+                    await self._hint.wait()
                 pause = FIRST_POLL_SECONDS
             self._hint.clear()
             try:

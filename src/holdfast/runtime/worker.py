@@ -45,6 +45,17 @@ HANDOVER_STREAK = 64  # a long chain lets others in after this many steps, when 
 BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, but not longer than this.
+
+    Not with `asyncio.wait_for`: on Python 3.11 it swallows a cancel that comes in the tick in which the event is set,
+    and a loop that waits like that would never stop.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 class _Room:
     """Slots that a completion offers for what it makes ready: its own, and free ones, reserved meanwhile."""
 
@@ -161,7 +172,13 @@ class Worker:
                 loop.cancel()
         tasks = [attempt.task for attempt in self._running.values() if attempt.task is not None]
         if tasks:
-            log.info("worker %s waits up to %g s for %d items", self.id, grace, len(tasks), extra={"worker": self.id})
+            log.info(
+                "worker %s waits up to %g s for what is running: %d",
+                self.id,
+                grace,
+                len(tasks),
+                extra={"worker": self.id},
+            )
             hurry = asyncio.ensure_future(self._hurry.wait())
             everything = asyncio.ensure_future(asyncio.wait(tasks))
             await asyncio.wait([hurry, everything], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
@@ -266,12 +283,10 @@ class Worker:
                 continue
             if self._backlog and self.free < max(1, self.concurrency // 10) and self._running:
                 # Slots become free one by one under load; waiting a moment lets one claim serve many.
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), self._poll_seconds())
+                await _either(self._wake, self._poll_seconds())
                 await asyncio.sleep(0.001)
                 continue
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._poll_seconds())
+            await _either(self._wake, self._poll_seconds())
 
     async def _claim_once(self) -> int:
         await self._prove_life()
@@ -428,9 +443,7 @@ class Worker:
     async def _sweep_loop(self) -> None:
         rounds = 0
         while True:  # also while stopping: a cancel must reach what is still running
-            with contextlib.suppress(TimeoutError):
-                pause = self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random())
-                await asyncio.wait_for(self._look_now.wait(), pause)
+            await _either(self._look_now, self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random()))
             hinted = self._look_now.is_set()
             self._look_now.clear()
             await self._compare_with_store()
