@@ -134,7 +134,7 @@ async def test_g3_a_stale_lease_rolls_the_writes_back(shared_url: str) -> None:
         return lapsed.wait()
 
     # No sweep: this worker is not to notice that it has lost anything.
-    engine = engine_on(shared_url, registry, sweep_seconds=60.0)
+    engine = engine_on(shared_url, registry, sweep_seconds=60.0, notify=False)
     async with engine, engine.worker() as worker:
         await make_table(engine)
         failpoints.arm(delay_the_first)
