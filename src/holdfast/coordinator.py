@@ -23,6 +23,7 @@ What can go wrong, and what happens then:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,8 @@ Observer = Callable[["Commit"], None]
 T = TypeVar("T")
 
 SLOW_DECISION_SECONDS = 0.1
+CONFLICTS_BEFORE_HALVING = 10
+ASIDE_LIMIT = 3  # connections that may wait for runs which someone slow has locked; the store has six
 RECONNECT_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -118,6 +121,7 @@ class Coordinator:
         self._submitted = 0
         self._aside: dict[str, asyncio.Task[None]] = {}  # who is the last to work on a run that someone slow has locked
         self._aside_tasks: set[asyncio.Task[None]] = set()
+        self._aside_room = asyncio.Semaphore(ASIDE_LIMIT)
 
     # -- the public verbs
 
@@ -271,7 +275,8 @@ class Coordinator:
         while batch:
             started = self._clock.monotonic()
             try:
-                view, changes, again = await self._locked_once(batch, aside)
+                async with self._aside_room if aside_already else contextlib.nullcontext():
+                    view, changes, again = await self._locked_once(batch, aside)
                 if again:
                     aside |= again
                     continue
@@ -293,6 +298,9 @@ class Coordinator:
                     return
                 if tries > 2:
                     await asyncio.sleep(0.001 * min(tries, 50))
+                if tries > CONFLICTS_BEFORE_HALVING and len(batch) > 1:  # one that always conflicts must be alone
+                    await self._apply_halves(batch, aside_already)
+                    return
             except HoldfastError as error:
                 if len(batch) == 1:
                     self._fail(batch, error)

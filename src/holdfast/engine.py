@@ -20,23 +20,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, overload
 import msgspec
 
 from holdfast.authoring.actions import Action, Bound
+from holdfast.authoring.context import current, is_running
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.registry import Registry, default_registry
 from holdfast.authoring.startable import resolve_start
-from holdfast.coordinator import Commit, Coordinator
-from holdfast.core.errors import EngineClosed, UsageError
-from holdfast.core.operations import (
-    BuryUnknown,
-    CompleteWork,
-    DiscardDead,
-    FailWork,
-    KillWork,
-    LapseWork,
-    ReattemptNode,
-    SetHold,
-    Started,
-    StartRun,
-)
+from holdfast.coordinator import Coordinator
+from holdfast.core.errors import EngineClosed, KeyConflict, UsageError
+from holdfast.core.operations import DiscardDead, ReattemptNode, SetHold, Started, StartRun
 from holdfast.core.queries import Holds
 from holdfast.core.rows import Hold, Work
 from holdfast.core.settings import Settings, make_settings
@@ -47,6 +37,7 @@ from holdfast.models.lifecycle import Lifecycle, decisions
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.announcer import ENDED, Announcer
 from holdfast.runtime.announcer import WORK as WORK_CHANNEL
+from holdfast.runtime.counting import Counting
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
 from holdfast.runtime.system import System, real_system
@@ -54,7 +45,7 @@ from holdfast.runtime.trace import Tracer
 from holdfast.runtime.watch import Watch
 from holdfast.runtime.worker import Worker
 from holdfast.start_options import checked_text, start_operation
-from holdfast.store.contract import Finding, FindRuns, Store, StoreStats, WorkerRow
+from holdfast.store.contract import Conflict, Finding, FindRuns, Store, StoreStats, WorkerRow
 
 if TYPE_CHECKING:
     from holdfast.blocking import BlockingEngine
@@ -151,7 +142,7 @@ class Engine:
         )
         self._store, self._coordinator = store, coordinator
         self._watch = Watch(store, coordinator.cache.run_row)
-        coordinator.observers += [self._watch.on_commit, self._count]
+        coordinator.observers += [self._watch.on_commit, Counting(self.metrics).on_commit]
         if os.environ.get("HOLDFAST_TRACE") == "operations":
             tracer = Tracer(sys.stderr.write)
             coordinator.observers.append(tracer.on_commit)
@@ -193,12 +184,19 @@ class Engine:
     def store(self) -> Store:
         if self._store is None:
             raise EngineClosed("the engine is not open", hint="use `async with engine:` around it")
+        if self._store.kind == "sqlite" and is_running() and current().transactional:
+            raise UsageError(
+                f"{current().node.name} is transactional and used the engine: on SQLite its transaction holds the one "
+                "writer, so that call would wait for ever",
+                hint="use hf.current().tx inside, and the engine in a node of its own, before or after",
+            )
         return self._store
 
     @property
     def coordinator(self) -> Coordinator:
         if self._coordinator is None:
             raise EngineClosed("the engine is not open", hint="use `async with engine:` around it")
+        self.store  # noqa: B018 - refuses what it must
         return self._coordinator
 
     @property
@@ -293,9 +291,10 @@ class Engine:
                 f"start has no option {', '.join(sorted(unknown))}",
                 hint="the workflow's own arguments are positional; for keywords start action.bind(name=…)",
             )
+        spec = resolve_start(workflow, args, self.registry, self.settings.payload_limit_bytes)
         operation = start_operation(
             self.system.ids.new(),
-            resolve_start(workflow, args, self.registry, self.settings.payload_limit_bytes),
+            spec,
             key=key,
             queue=queue,
             priority=priority,
@@ -304,13 +303,15 @@ class Engine:
             paused=paused,
             if_exists=if_exists,
         )
+        queues = {spec.graph.by_id[node].policy.queue or operation.queue for node in spec.graph.entries}
+        for name in queues:
+            self._check_queue_later(name)
         if tx is not None:
             return Handle(self, await self._start_in(tx, operation), key)
-        worker = self._worker_with_room(operation)
+        worker = self._worker_with_room(operation, queues)
         offer = worker.reserve() if worker is not None else None
         if worker is None or offer is None:
             started: Started = await self.coordinator.submit(operation)
-            self._check_queue_later(operation.queue)
             return Handle(self, started.run, key)
         try:
             started = await self.coordinator.submit(msgspec.structs.replace(operation, offer=offer))
@@ -322,16 +323,28 @@ class Engine:
 
     async def _start_in(self, connection: Any, operation: StartRun) -> str:
         transaction = self.store.join(connection)
-        started: Started
-        started, _ = await self.coordinator.apply_in(transaction, operation)
-        # Delivered by the server when the caller commits. In the caller's own transaction, not in ours.
-        await transaction.user.execute("SELECT pg_notify('holdfast', 'work')")
-        return started.run
+        tries = 0
+        while True:
+            try:
+                # A savepoint: losing the race for a key must not cost the caller's own writes.
+                async with connection.transaction():
+                    started: Started
+                    started, _ = await self.coordinator.apply_in(transaction, operation)
+                    # Delivered by the server when the caller commits. In the caller's own transaction, not in ours.
+                    await transaction.user.execute("SELECT pg_notify('holdfast', 'work')")
+                return started.run
+            except Conflict as error:  # somebody else has just committed a run under this key: look again
+                tries += 1
+                if tries == 3:  # a snapshot from before (REPEATABLE READ) never shows it
+                    raise KeyConflict(
+                        f"key {operation.key!r} of {operation.workflow} was taken while this transaction was open",
+                        hint="roll back and try again",
+                    ) from error
 
-    def _worker_with_room(self, operation: StartRun) -> Worker | None:
+    def _worker_with_room(self, operation: StartRun, queues: set[str]) -> Worker | None:
         if not self.settings.hand_over or operation.paused or operation.due:
             return None
-        return next((worker for worker in self._workers if worker.free > 0), None)
+        return next((worker for worker in self._workers if worker.free > 0 and queues & set(worker.queues)), None)
 
     def _check_queue_later(self, queue: str) -> None:
         """Without any worker for its queue, a started run says so in the log after a while."""
@@ -486,14 +499,17 @@ class Engine:
         if workflow is not None and queue is not None:
             raise UsageError("maintenance takes a workflow or a queue, not both", hint="call it twice")
         scope = "workflow" if workflow is not None else "queue" if queue is not None else "all"
-        await self.coordinator.submit(SetHold(scope=scope, name=workflow or queue or "", on=on, by=by))
+        name = "" if scope == "all" else checked_text(workflow if queue is None else queue, scope)
+        await self.coordinator.submit(SetHold(scope=scope, name=name, on=on, by=checked_text(by, "by")))
         if not on:
             for worker in self._workers:
                 worker.wake()
 
     async def drain(self, workflow: str, *, on: bool = True, by: str = "an operator") -> int:
         """Accept no new runs of a workflow while on; how many of its runs have not ended yet."""
-        await self.coordinator.submit(SetHold(scope="drain", name=workflow, on=on, by=by))
+        await self.coordinator.submit(
+            SetHold(scope="drain", name=checked_text(workflow, "workflow"), on=on, by=checked_text(by, "by"))
+        )
         return await self.open_runs(workflow)
 
     async def open_runs(self, workflow: str) -> int:
@@ -517,12 +533,20 @@ class Engine:
 
     async def replay_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
         """Give a dead letter a new attempt."""
-        answer = await self.coordinator.submit(ReattemptNode(run=run_id, node=node, by=by))
+        answer = await self.coordinator.submit(
+            ReattemptNode(
+                run=checked_text(run_id, "a run id"), node=checked_text(node, "node"), by=checked_text(by, "by")
+            )
+        )
         return bool(answer.changed)
 
     async def discard_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
         """Close a dead letter for good; its run fails."""
-        answer = await self.coordinator.submit(DiscardDead(run=run_id, node=node, by=by))
+        answer = await self.coordinator.submit(
+            DiscardDead(
+                run=checked_text(run_id, "a run id"), node=checked_text(node, "node"), by=checked_text(by, "by")
+            )
+        )
         return bool(answer.changed)
 
     async def prune(self, *, older_than_seconds: float, on_batch: Callable[[int], None] | None = None) -> int:
@@ -543,27 +567,6 @@ class Engine:
     async def doctor(self) -> list[Finding]:
         """Whether the store is healthy."""
         return await self.store.doctor()
-
-    # -- inside
-
-    def _count(self, commit: Commit) -> None:
-        metrics = self.metrics
-        metrics.count(t.BATCHES)
-        metrics.observe(t.BATCH_SIZE, len(commit.pairs))
-        metrics.observe(t.COMMIT_SECONDS, commit.seconds)
-        for operation, result in commit.pairs:
-            if isinstance(result, BaseException):
-                metrics.count(t.REFUSED_OPERATIONS)
-            elif isinstance(operation, CompleteWork):
-                metrics.count(t.COMPLETIONS)
-            elif isinstance(operation, FailWork):
-                metrics.count(t.TIMEOUTS if operation.timed_out else t.FAILURES)
-                if operation.retryable:
-                    metrics.count(t.RETRIES)
-            elif isinstance(operation, LapseWork):
-                metrics.count(t.LEASE_LOSSES)
-            elif isinstance(operation, KillWork | BuryUnknown):
-                metrics.count(t.DEAD_LETTERS)
 
 
 def _check_worker(queues: tuple[str, ...] | list[str] | str, concurrency: object) -> None:

@@ -48,6 +48,7 @@ from holdfast.core.rows import (
 from holdfast.explain import Explanation, explain
 from holdfast.listing import readable
 from holdfast.runtime.definitions import known_exception
+from holdfast.start_options import checked_text
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -188,19 +189,23 @@ class Handle(Generic[R]):
 
     async def cancel(self, *, force: bool = False, by: str = "an operator") -> bool:
         """Stop the run for good; False if it had ended before."""
-        return (await self._ask(CancelRun(run=self.id, force=force, by=by))).changed
+        return (await self._ask(CancelRun(run=self.id, force=force, by=checked_text(by, "by")))).changed
 
     async def pause(self, *, by: str = "an operator", reason: str = "") -> bool:
         """Start nothing more of this run until it is resumed. What is running goes on to its end."""
-        return (await self._ask(PauseRun(run=self.id, by=by, reason=reason))).changed
+        return (
+            await self._ask(
+                PauseRun(run=self.id, by=checked_text(by, "by"), reason=reason and checked_text(reason, "reason"))
+            )
+        ).changed
 
     async def resume(self, *, by: str = "an operator") -> bool:
         """Go on; if a failure paused the run, retry what failed."""
-        return (await self._ask(ResumeRun(run=self.id, by=by))).changed
+        return (await self._ask(ResumeRun(run=self.id, by=checked_text(by, "by")))).changed
 
     async def retry(self, *, by: str = "an operator") -> list[str]:
         """Give every node that gave up a new attempt; their names."""
-        answer = await self._ask(RetryRun(run=self.id, by=by))
+        answer = await self._ask(RetryRun(run=self.id, by=checked_text(by, "by")))
         if not answer.changed:
             raise UsageError(
                 f"run {self.id} has nothing to retry: it is {answer.status}",
@@ -210,7 +215,7 @@ class Handle(Generic[R]):
 
     async def reattempt(self, node: str, *, by: str = "an operator") -> None:
         """Give one node that gave up a new attempt."""
-        answer = await self._ask(ReattemptNode(run=self.id, node=node, by=by))
+        answer = await self._ask(ReattemptNode(run=self.id, node=checked_text(node, "node"), by=checked_text(by, "by")))
         if not answer.changed:
             raise ReattemptRefused(
                 f"node {node} of run {self.id} cannot be attempted again: its latest attempt did not give up, or the "
@@ -220,7 +225,7 @@ class Handle(Generic[R]):
 
     async def skip(self, node: str, *, by: str = "an operator") -> None:
         """Mark a node as skipped, which satisfies what depends on it."""
-        await self._ask(SkipNode(run=self.id, node=node, by=by))
+        await self._ask(SkipNode(run=self.id, node=checked_text(node, "node"), by=checked_text(by, "by")))
 
     # -- what can be known about it
 

@@ -144,6 +144,11 @@ class RowCache:
 
     def absorb(self, changes: Changes) -> None:
         """The flush committed: what the View said is now what is stored."""
+        for old, _ in changes.updates.get(RUNS, ()):
+            known = self.run_row(old.id)
+            if known is not None and known.version != old.version:
+                # Remembered meanwhile, by a claim whose answer was late: rows of that version must not join these (K4).
+                self.drop(old.id)
         for table, deleted in changes.deletes.items():
             for row in deleted:
                 run = table.run(row)

@@ -72,14 +72,14 @@ class DagMachine:
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         """I30: independent branches go on; what depends on the node stays blocked; then `on_failure` applies."""
-        if run.on_failure == "skip":
+        graph = definitions.graph(run.workflow)
+        if run.on_failure == "skip" and graph is not None:  # without it nobody can say what follows: the run fails
             run = record(view, run, "skipped", by="on_failure", node=work.node)
             run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
             skipped = replace(work, status=SKIPPED)
             view.put(WORK, skipped)
             self.advance(view, run, skipped, handing, definitions)
             return
-        graph = definitions.graph(run.workflow)
         if graph is not None and run.gave_up == 1 and work.node in graph.by_id:
             run = replace(run, reason=f"{run.reason}{_position(graph, work.node)}")
             view.put(RUNS, run)
@@ -109,6 +109,8 @@ class DagMachine:
                 view.insert(WORK, make_ready(view, run, work, Handing(None)))
                 run = replace(run, active=run.active + 1)
         view.put(RUNS, run)
+        if run.active == 0:  # G9: a run that nothing can move must not look as if it ran
+            self._pause(view, run, f"{run.remaining} nodes are left and none can start; skip them, or cancel the run")
 
     def _count(self, view: View, run: Run, graph: Graph, node: Node, parent: Work, handing: Handing) -> Run:
         """One parent more of `node` is satisfied."""
@@ -140,9 +142,9 @@ class DagMachine:
         """Nothing is running any more and nodes remain: the run cannot go on by itself."""
         if run.gave_up == 0:
             # A worker whose code lacks the next node settled this one: a deploy is under way. Never fail for that.
-            reason = f"{run.remaining} nodes are left that the code of the last worker does not have (a deploy?)"
-            run = record(view, run, "paused", by="holdfast", reason=reason)
-            view.put(RUNS, replace(run, status=PAUSED, reason=reason))
+            self._pause(
+                view, run, f"{run.remaining} nodes are left that the code of the last worker does not have (a deploy?)"
+            )
         elif run.on_failure == "pause":
             if run.status != PAUSED:
                 run = record(view, run, "paused", by="on_failure", reason=run.reason)
@@ -151,6 +153,10 @@ class DagMachine:
             end_run(view, run, CANCELLED, reason=run.reason)
         else:
             end_run(view, run, FAILED, reason=run.reason)
+
+    def _pause(self, view: View, run: Run, reason: str) -> None:
+        run = record(view, run, "paused", by="holdfast", reason=reason)
+        view.put(RUNS, replace(run, status=PAUSED, reason=reason))
 
 
 def _graph(run: Run, definitions: Definitions) -> Graph:

@@ -259,7 +259,7 @@ class Lifecycle:
 
     def bury(self, view: View, op: BuryUnknown) -> Changed:
         run, work = _run(view, op.run), view.get(WORK, (op.run, op.node, op.attempt))
-        if work is None or work.status != READY or run.ended:
+        if work is None or work.status != READY or work.gate != GATE_OPEN or run.ended:  # I11: not if it is paused
             return Changed(changed=False, status=run.status)
         work = replace(work, status=DEAD, token=work.token + 1, error=op.error, finished=view.now)
         view.put(WORK, work)
@@ -338,6 +338,8 @@ class Lifecycle:
             run = self._reopen(view, run)
         skipped = replace(latest, status=SKIPPED, token=latest.token + 1, finished=view.now)
         view.put(WORK, skipped)
+        if latest.status in GAVE_UP:
+            run = self._blame(view, run)
         self.machines[run.model].advance(view, run, skipped, Handing(None), self.definitions)
         return Changed(changed=True, status=_run(view, op.run).status, nodes=(op.node,))
 
@@ -380,8 +382,6 @@ class Lifecycle:
     def _reopen(self, view: View, run: Run) -> Run:
         """Back to running, with ready work claimable again when its time has come."""
         run = replace(run, status=PENDING if run.started is None else RUNNING, reason=None, finished=None)
-        if not run.gave_up:
-            run = replace(run, error=None)
         view.put(RUNS, run)
         for work in view.find(OpenWork(run.id)):
             if work.status == READY:
@@ -396,14 +396,25 @@ class Lifecycle:
             latest[work.node] = work
         again = [work for work in latest.values() if work.status in GAVE_UP]
         run = replace(run, gave_up=run.gave_up - len(again))
-        if not run.gave_up:
-            run = replace(run, error=None, reason=None)
         view.put(RUNS, run)
         for work in again:
             if work.status == DEAD:  # I9: replayed, it is no dead letter any more and is counted as none
                 view.put(WORK, replace(work, status=FAILED))
             run = new_attempt(view, run, work, Handing(None), due=view.now, failures=0, losses=0)
+        self._blame(view, run)
         return tuple(work.node for work in again)
+
+    def _blame(self, view: View, run: Run) -> Run:
+        """The run's error and reason are those of a node that has given up and still stands so, if there is one."""
+        run = replace(run, error=None, reason=None)
+        if run.gave_up:
+            latest: dict[str, Work] = {work.node: work for work in view.find(AllWork(run.id))}
+            for work in latest.values():
+                if work.status in GAVE_UP:
+                    run = replace(run, error=work.error, reason=_why(work))
+                    break
+        view.put(RUNS, run)
+        return run
 
 
 def decisions(lifecycle: Lifecycle) -> dict[type[Operation], object]:
@@ -448,7 +459,9 @@ def _why(work: Work) -> str:
     if work.error is None:
         return f"node {work.node} gave up after {times} ({work.status})"
     error = decode_error(work.error)
-    return f"node {work.node} gave up after {times}: {error.type}: {error.message}"[:REASON_LIMIT]
+    # PostgreSQL's text holds no NUL, and a failure must not turn into a dead letter for its message.
+    message = error.message.replace("\0", "\\0")
+    return f"node {work.node} gave up after {times}: {error.type}: {message}"[:REASON_LIMIT]
 
 
 __all__ = ["GAVE_UP", "Lifecycle", "decisions"]

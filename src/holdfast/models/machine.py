@@ -172,6 +172,7 @@ def end_run(view: View, run: Run, status: str, *, result: bytes | None = None, r
 
 
 def mark_running(run: Run, now: int) -> Run:
-    if run.status != PENDING:
-        return run
-    return replace(run, status=RUNNING, started=run.started or now)
+    """The run has begun: also while it is paused, or it would be pending again when it is resumed."""
+    if run.started is None:
+        run = replace(run, started=now)
+    return replace(run, status=RUNNING) if run.status == PENDING else run

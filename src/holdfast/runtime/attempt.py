@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ from holdfast.runtime.threads import ThreadSlots
 from holdfast.store.contract import Conflict, Store
 
 log = logging.getLogger("holdfast.worker")
+
+LOST_RACES_LIMIT = 8  # after that a transactional action has failed
 
 
 class LeaseLost(Exception):
@@ -117,7 +120,10 @@ class AttemptRunner:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            operation = self._failed(attempt, invocation, error, started)
+            try:
+                operation = self._failed(attempt, invocation, error, started)
+            except Exception as trouble:  # unsettled, it would be taken for an orphan and run again and again (G3)
+                operation = _kill(work, trouble)
         if failpoints.armed:
             await failpoints.reach("action.after")
         try:
@@ -142,13 +148,14 @@ class AttemptRunner:
         limit = asyncio.timeout(max(0.0, remaining))
         try:
             async with limit:
-                return await self._call_here(attempt, invocation, context)
+                result = await self._call_here(attempt, invocation, context)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            attempt.stop_requested = True
-            seconds = (attempt.work.timeout or 0) / 1e6
-            raise TimedOut(f"{_named(attempt.work)} took longer than its timeout of {seconds:g} s") from error
+            raise _timed_out(attempt) from error
+        if limit.expired():  # the code caught the cancellation and returned after its time
+            raise _timed_out(attempt)
+        return result
 
     async def _call_here(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
         if invocation.isolation == "process" and invocation.action is not None:
@@ -260,7 +267,7 @@ class AttemptRunner:
     def _outcome(self, attempt: Attempt, started: float) -> bytes:
         outcome: dict[str, Any] = {"wall_seconds": round(self._clock.monotonic() - started, 6)}
         if attempt.notes:
-            outcome["notes"] = attempt.notes
+            outcome["notes"] = [note.encode("utf-8", "backslashreplace").decode() for note in attempt.notes]
         return msgspec.json.encode(outcome)
 
     # -- transactional actions
@@ -270,7 +277,7 @@ class AttemptRunner:
     ) -> Settled:
         """G3: writes and result in one commit. A lost race rolls both back, so running it again is safe."""
         started = self._clock.monotonic()
-        while True:
+        for lost_races in itertools.count(1):
             failure: Exception | None = None
             settled: Settled | None = None
             try:
@@ -295,13 +302,25 @@ class AttemptRunner:
                 if failure is not None:
                     return await self._submit(self._failed(attempt, invocation, failure, started))
                 return settled if settled is not None else Settled(verdict="stale")
-            except Conflict:
-                await asyncio.sleep(0)  # someone changed the run: everything was rolled back, run it again
+            except Conflict as error:
+                # Someone changed the run: everything was rolled back, run it again. But a deferred constraint of the
+                # user's own looks the same, and would be broken every time.
+                if lost_races == LOST_RACES_LIMIT:
+                    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+                    return await self._submit(self._failed(attempt, invocation, cause, started))
+                await asyncio.sleep(0.001 * 2**lost_races)
             except StoreUnavailable:
                 # The commit may have happened or not. If the lease is still ours it has not.
                 return await self._submit(_release(attempt.work))
             except Exception as error:  # also a statement of the user's that failed and was hidden from us
                 return await self._submit(self._failed(attempt, invocation, error, started))
+        raise AssertionError("counted to infinity")
+
+
+def _timed_out(attempt: Attempt) -> TimedOut:
+    attempt.stop_requested = True
+    seconds = (attempt.work.timeout or 0) / 1e6
+    return TimedOut(f"{_named(attempt.work)} took longer than its timeout of {seconds:g} s")
 
 
 def _in_context(context: Context, call: Callable[[], Any]) -> Any:

@@ -58,19 +58,16 @@ class Watch:
         future: asyncio.Future[Run] = loop.create_future()
         self._waiting.setdefault(run, []).append((wanted, future))
         try:
-            known = self._peek(run)
-            if known is None or wanted(known):
-                rows = await self._store.runs([run])  # after registering: a commit in between is not missed
-                for row in rows:
-                    self._tell(row)
-                if not rows and not future.done():
-                    raise UnknownWorkflow(
-                        f"there is no run {run}, so no result will ever come",
-                        hint="`holdfast runs` lists the runs of this database; with tx=, commit before you wait",
-                    )
-            if not future.done() and self._store.shared and (self._poller is None or self._poller.done()):
-                self._poller = loop.create_task(self._poll(), name="holdfast-watch")
             async with asyncio.timeout(timeout):
+                known = self._peek(run)
+                if known is None or wanted(known):
+                    rows = await self._store.runs([run])  # after registering: a commit in between is not missed
+                    for row in rows:
+                        self._tell(row)
+                    if not rows and not future.done():
+                        raise _no_such_run(run)
+                if not future.done() and self._store.shared and (self._poller is None or self._poller.done()):
+                    self._poller = loop.create_task(self._poll(), name="holdfast-watch")
                 return await future
         finally:
             future.cancel()
@@ -88,12 +85,21 @@ class Watch:
                     await self._hint.wait()
                 pause = FIRST_POLL_SECONDS
             self._hint.clear()
+            asked = list(self._waiting)
             try:
-                for row in await self._store.runs(list(self._waiting)):
+                rows = await self._store.runs(asked)
+                for row in rows:
                     self._tell(row)
+                for run in set(asked) - {row.id for row in rows}:
+                    self._fail(run, _no_such_run(run))  # pruned while it was waited for
             except StoreError as error:
                 log.debug("polling for results failed: %s", error)
             pause = min(pause * 1.5, LAST_POLL_SECONDS)
+
+    def _fail(self, run: str, error: Exception) -> None:
+        for _, future in self._waiting.pop(run, ()):
+            if not future.done():
+                future.set_exception(error)
 
     async def close(self, error: Exception) -> None:
         if self._poller is not None:
@@ -105,3 +111,10 @@ class Watch:
                 if not future.done():
                     future.set_exception(error)
         self._waiting.clear()
+
+
+def _no_such_run(run: str) -> UnknownWorkflow:
+    return UnknownWorkflow(
+        f"there is no run {run}, so no result will ever come",
+        hint="`holdfast runs` lists the runs of this database; with tx=, commit before you wait",
+    )

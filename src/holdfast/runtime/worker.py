@@ -68,6 +68,7 @@ class _Room:
 
     def offer(self) -> Offer | None:
         worker = self._worker
+        self.give_back()  # a transactional action that lost a race makes its offer again
         if not worker.accepting or not worker._settings.hand_over:
             return None
         # Two completions must not offer the same free slot, or the bound on concurrency would not hold.
@@ -124,6 +125,7 @@ class Worker:
         self._last_beat = clock.monotonic()
         self._beating = asyncio.Lock()
         self._next_due: int | None = None
+        self._unknown_since: dict[tuple[str, str, str], float] = {}  # by queue, workflow and action: without a gap
 
     def _make_runner(self) -> AttemptRunner:
         return AttemptRunner(
@@ -377,13 +379,13 @@ class Worker:
             if settled.verdict == STALE:
                 self._metrics.count(t.STALE_COMPLETIONS)
                 log.info("a late result of %s was refused", named(attempt.work), extra=log_keys(attempt.work))
-            for number, handed in enumerate(settled.handed):
+            for handed in settled.handed:
                 if failpoints.armed:
                     await failpoints.reach("handover.received")
                 self._metrics.count(t.HANDED_OVER)
-                if number == 0:
-                    following = Attempt(handed.work, handed.run, task=attempt.task)
-                    self._running[following.key] = following
+                received = Attempt(handed.work, handed.run, task=attempt.task)
+                if following is None and received.key not in self._running:  # else it was taken for an orphan meanwhile
+                    self._running[received.key] = following = received
                 else:
                     self._launch(handed)
         if self._backlog:
@@ -430,6 +432,7 @@ class Worker:
         old, self.id = self.id, self._ids.new()
         self._runner = self._make_runner()
         await self._enroll()
+        await self._store.retire(old)  # its lock and its session would stay for as long as this process
         log.warning("worker %s was declared dead and goes on as %s", old, self.id, extra={"worker": self.id})
 
     def _lose_everything(self, why: str) -> None:
@@ -451,8 +454,9 @@ class Worker:
                 continue
             await self._notice_own_death()
             await self._take_over()
-            if rounds % 30 == 0:
+            if rounds % 30 == 0 or self._unknown_since:
                 await self._bury_unknown()
+            if rounds % 30 == 0:
                 await self._prune()
             rounds += 1
 
@@ -475,20 +479,21 @@ class Worker:
                     "worker %s is gone; taking over what it ran: %d", worker, len(items), extra={"worker": worker}
                 )
                 self._metrics.count(t.TAKEOVERS)
-            await asyncio.gather(
-                *(
-                    self._coordinator.submit(
-                        LapseWork(
-                            run=work.run,
-                            node=work.node,
-                            attempt=work.attempt,
-                            token=work.token,
-                            lost_limit=self._settings.lost_limit,
-                        )
-                    )
-                    for work in items
+            lapses = [
+                LapseWork(
+                    run=work.run,
+                    node=work.node,
+                    attempt=work.attempt,
+                    token=work.token,
+                    lost_limit=self._settings.lost_limit,
                 )
-            )
+                for work in items
+            ]
+            for work, answer in zip(items, await self._coordinator.submit_batch(lapses), strict=True):
+                if isinstance(answer, StoreError):
+                    raise answer
+                if isinstance(answer, Exception):  # one that cannot be decided here must not hold up the others (I8)
+                    log.error("%s could not be taken over: %s", named(work), answer, extra=log_keys(work))
             if failpoints.armed:
                 await failpoints.reach("takeover.after")
 
@@ -519,17 +524,29 @@ class Worker:
 
     async def _bury_unknown(self) -> None:
         """I8: work that no live worker has known for long becomes a dead letter that says what to do."""
-        limit = int(self._settings.unknown_after_seconds * 1e6)
-        for work in await self._store.unknown(self._store.now() - limit, 100):
+        limit, now = self._settings.unknown_after_seconds, self._clock.monotonic()
+        unknown = await self._store.unknown(self._store.now() - int(limit * 1e6), 100)
+        # Old is not the same as unknown: in a deploy a backlog is unknown for the moment between two workers.
+        since, self._unknown_since = self._unknown_since, {}
+        for work in unknown:
+            name = (work.queue, work.workflow, work.name)
+            first = self._unknown_since[name] = since.get(name, now)
+            if now - first < limit:
+                continue
             error = MissingJob(
                 f"no live worker has known {work.name} of workflow {work.workflow} for "
                 f"{self._settings.unknown_after_seconds:g} s (run {work.run}, node {work.node}, queue {work.queue})",
                 hint="start a worker that imports the module that defines it, or give the new definition aliases=[…] "
                 "with the old name, or cancel the run; then `holdfast dead replay`",
             )
-            await self._coordinator.submit(
-                BuryUnknown(run=work.run, node=work.node, attempt=work.attempt, error=encode_error(error))
-            )
+            try:
+                await self._coordinator.submit(
+                    BuryUnknown(run=work.run, node=work.node, attempt=work.attempt, error=encode_error(error))
+                )
+            except StoreError:
+                raise
+            except Exception as trouble:
+                log.error("%s could not be buried: %s", named(work), trouble, extra=log_keys(work))
 
     async def _prune(self) -> None:
         retention = self._settings.retention_seconds

@@ -60,6 +60,7 @@ class PostgresStore:
         self._offset = clock.now_us() - int(clock.monotonic() * 1e6)
         self._last_now = 0
         self._sessions: dict[str, Connection] = {}
+        self._locked: set[str] = set()  # workers of this process whose session holds their lock
         self._listener: asyncio.Task[None] | None = None
         self.round_trips = 0  # counted for the test that keeps them few
 
@@ -138,13 +139,14 @@ class PostgresStore:
         return frozenset(missed)
 
     def transaction(self, *, user: bool = False) -> AbstractAsyncContextManager[Transaction]:
-        return self._transaction()
+        return self._transaction(user)
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[Transaction]:
-        async with self.connections.use() as connection:
+    async def _transaction(self, user: bool) -> AsyncIterator[Transaction]:
+        pool = self.connections.users if user else self.connections.engine
+        async with self.connections.use(pool) as connection:
             async with connection.transaction():
-                yield PostgresTransaction(self, connection)
+                yield PostgresTransaction(self, connection, limit_waiting=user or self.connections.pooled)
                 if failpoints.armed:
                     await failpoints.reach("flush.before_commit")
             if failpoints.armed:
@@ -159,10 +161,12 @@ class PostgresStore:
                 f"tx= was given a {type(connection).__name__} that {state}",
                 hint="call it inside `async with connection.transaction():` of an asyncpg connection",
             )
-        return PostgresTransaction(self, connection)
+        return PostgresTransaction(self, connection, limit_waiting=False)
 
     async def ensure_topics(self, names: Sequence[str]) -> None:
-        await self._statement("execute", "ensure_topics", sorted(names))
+        # Its caller holds a connection of the engine's pool: with one more from there, a few callers would deadlock.
+        async with self.connections.use(self.connections.topics) as connection:
+            await self._run(connection, "execute", self._sql["ensure_topics"], sorted(names))
 
     # -- reading
 
@@ -222,10 +226,8 @@ class PostgresStore:
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
         session = await self._session(worker.id)
-        provable = not self.connections.pooled
+        provable = worker.id in self._locked
         with translate():
-            if provable:
-                provable = bool(await self._run(session, "fetchval", self._sql["hold_worker_lock"], worker.id))
             now = self.now()
             names = [msgspec.json.encode(names).decode() for names in (worker.queues, worker.workflows, worker.actions)]
             identity = (worker.id, worker.host, worker.pid, *names, worker.concurrency, provable)
@@ -233,18 +235,25 @@ class PostgresStore:
         return replace(worker, provable=provable, started=now, seen=now, lease_until=now + int(lease_seconds * 1e6))
 
     async def _session(self, worker: str) -> Connection:
-        """The worker's own connection, which holds its lock. A new one takes the lock again."""
+        """The worker's own connection, which holds its lock. A new one takes the lock again.
+
+        The lock may be taken for a while: by a sweeper that looks whether we live, or by what the server still
+        believes to be our old session. It is asked for until we have it.
+        """
         session = self._sessions.get(worker)
         if session is None or session.is_closed():
+            self._locked.discard(worker)
             session = self._sessions[worker] = await self.connections.connect()
-            if not self.connections.pooled:
-                with translate():
-                    await self._run(session, "fetchval", self._sql["hold_worker_lock"], worker)
+        if worker not in self._locked and not self.connections.pooled:
+            with translate():
+                if await self._run(session, "fetchval", self._sql["hold_worker_lock"], worker):
+                    self._locked.add(worker)
         return session
 
     def proves_life(self, worker: str) -> bool:
         session = self._sessions.get(worker)
-        return self.connections.pooled or (session is not None and not session.is_closed())
+        locked = worker in self._locked and session is not None and not session.is_closed()
+        return self.connections.pooled or locked
 
     async def heartbeat(self, worker: str, lease_seconds: float) -> bool:
         if failpoints.armed:
@@ -265,6 +274,7 @@ class PostgresStore:
     async def retire(self, worker: str) -> None:
         await self._statement("execute", "retire", worker)
         session = self._sessions.pop(worker, None)
+        self._locked.discard(worker)
         if session is not None:
             with suppress(Exception):
                 await session.close(timeout=2.0)

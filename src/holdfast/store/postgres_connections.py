@@ -32,16 +32,28 @@ _SESSION = (
 Connection = Any  # asyncpg.Connection; its stubs are loose
 
 
-class Connections:
-    """At most `limit` connections, handed out to one user at a time."""
+class Pool:
+    """At most `limit` connections for one purpose: what waits in one pool holds up no other."""
 
-    def __init__(self, dsn: str, *, timeout_seconds: float, limit: int = 6) -> None:
+    def __init__(self, limit: int, *, ours: bool = True) -> None:
+        self.slots = asyncio.Semaphore(limit)
+        self.idle: list[Connection] = []
+        self.ours = ours  # with our session settings, which user code must not meet or change
+
+
+class Connections:
+    """Connections, handed out to one user at a time.
+
+    Transactional actions hold theirs for as long as user code runs, and topics are made while a transaction
+    is open: both would deadlock or starve the engine if they took from its own pool.
+    """
+
+    def __init__(self, dsn: str, *, timeout_seconds: float, limit: int = 6, user_limit: int = 16) -> None:
         self.dsn = dsn
         self.shown = redacted(dsn)
         self.pooled = False
+        self.engine, self.topics, self.users = Pool(limit), Pool(1), Pool(user_limit, ours=False)
         self._timeout = timeout_seconds
-        self._slots = asyncio.Semaphore(limit)
-        self._idle: list[Connection] = []
         self._closed = False
 
     async def probe(self) -> None:
@@ -53,11 +65,11 @@ class Connections:
         finally:
             await connection.close()
 
-    async def connect(self) -> Connection:
-        """A connection of one's own, with our settings."""
+    async def connect(self, *, ours: bool = True) -> Connection:
+        """A connection of one's own, with our settings unless it is for user code."""
         with translate(self.shown):
             connection = await self._raw_connect(pooled=self.pooled)
-            if not self.pooled:
+            if not self.pooled and ours:
                 try:
                     await connection.execute(_SESSION)
                 except BaseException:  # cancelled, too: nobody else knows of this connection
@@ -81,21 +93,22 @@ class Connections:
                 ) from error
 
     @asynccontextmanager
-    async def use(self) -> AsyncIterator[Connection]:
+    async def use(self, pool: Pool | None = None) -> AsyncIterator[Connection]:
         """A connection for as long as the context lasts. One that failed or was left in the middle is closed."""
-        async with self._slots:
+        pool = pool or self.engine
+        async with pool.slots:
             connection = None
-            while self._idle and connection is None:
-                connection = self._idle.pop()
+            while pool.idle and connection is None:
+                connection = pool.idle.pop()
                 if connection.is_closed():
                     connection = None
             if connection is None:
-                connection = await self.connect()
+                connection = await self.connect(ours=pool.ours)
             healthy = False
             try:
                 with translate(self.shown):
                     yield connection
-                healthy = True
+                healthy = pool.ours or await _cleaned(connection, self.pooled)
             except Conflict:
                 healthy = True  # the server refused a statement; the session is fine
                 raise
@@ -104,19 +117,31 @@ class Connections:
             except StoreError:
                 raise
             except Exception:
-                healthy = True
+                healthy = pool.ours
                 raise
             finally:
                 if healthy and not connection.is_closed() and not connection.is_in_transaction() and not self._closed:
-                    self._idle.append(connection)
+                    pool.idle.append(connection)
                 else:
                     connection.terminate()
 
     async def close(self) -> None:
         self._closed = True
-        while self._idle:
-            with suppress(Exception):
-                await self._idle.pop().close(timeout=2.0)
+        for pool in (self.engine, self.topics, self.users):
+            while pool.idle:
+                with suppress(Exception):
+                    await pool.idle.pop().close(timeout=2.0)
+
+
+async def _cleaned(connection: Connection, pooled: bool) -> bool:
+    """Undo what user code may have set in the session; False if that did not work."""
+    if pooled:
+        return True
+    try:
+        await connection.reset(timeout=5.0)
+    except Exception:
+        return False
+    return True
 
 
 async def run_statement(connection: Connection, pooled: bool, method: str, sql: str, *args: Any) -> Any:

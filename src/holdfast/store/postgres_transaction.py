@@ -10,7 +10,7 @@ from holdfast.core.queries import Attempts
 from holdfast.core.rows import RUNS, WORK, Table
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import Conflict, Need
-from holdfast.store.postgres_connections import LOCK_TIMEOUT_MILLISECONDS
+from holdfast.store.postgres_connections import LOCK_TIMEOUT_MILLISECONDS, translate
 from holdfast.store.sqlite_write import query_arguments
 
 if TYPE_CHECKING:
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class PostgresTransaction:
     """Locks in order, reads in later statements, writes with the same guard as the fast path."""
 
-    def __init__(self, store: PostgresStore, connection: Any) -> None:
+    def __init__(self, store: PostgresStore, connection: Any, *, limit_waiting: bool) -> None:
         self._store = store
         self._connection = connection
+        self._waiting_is_limited = not limit_waiting
         self._sql = store._sql
         self.now = store.now()
         self.user = PostgresTx(connection)
@@ -40,7 +41,8 @@ class PostgresTransaction:
         self.now = self._store.now()
 
     async def _limit_waiting(self) -> None:
-        if self._store.connections.pooled:  # no session settings there
+        if not self._waiting_is_limited:  # no session settings of ours there
+            self._waiting_is_limited = True
             await self._connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MILLISECONDS}")
 
     async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
@@ -85,7 +87,8 @@ class PostgresTransaction:
                 raise Conflict(f"a row of {table.name} was consumed by someone else")
         if failpoints.armed:
             await failpoints.reach("flush.between")
-        missed = await self._store.write_guarded(self._connection, changes)
+        with translate():  # a caller's own connection is in nobody's `use`
+            missed = await self._store.write_guarded(self._connection, changes)
         if missed:
             raise Conflict(f"run {min(missed)} changed meanwhile")
 

@@ -103,12 +103,23 @@ def split(sql: str) -> Iterator[str]:
             statement = ""
 
 
+def is_taken(error: sqlite3.IntegrityError) -> bool:
+    """Whether a key exists already, which another look at the rows resolves; a NULL or a wrong type stays wrong."""
+    return error.sqlite_errorcode in (
+        sqlite3.SQLITE_CONSTRAINT_UNIQUE,
+        sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+        sqlite3.SQLITE_CONSTRAINT_ROWID,
+    )
+
+
 @contextmanager
 def translate(path: Path) -> Iterator[None]:
     """SQLite's errors, as ours: with the file and what to do."""
     try:
         yield
     except sqlite3.IntegrityError as error:
+        if not is_taken(error):
+            raise  # a poison operation: it would be refused every time
         raise Conflict(str(error)) from error
     except sqlite3.DatabaseError as error:
         raise explain(error, path) from error

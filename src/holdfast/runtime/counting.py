@@ -1,0 +1,38 @@
+"""What commits are counted as. Only what was recorded counts: a stale or repeated report changed nothing."""
+
+from __future__ import annotations
+
+from holdfast.coordinator import Commit
+from holdfast.core.operations import RECORDED, CompleteWork, FailWork, LapseWork, Settled
+from holdfast.core.rows import DEAD, WORK
+from holdfast.runtime import telemetry as t
+
+
+class Counting:
+    """Turns committed batches into counters."""
+
+    def __init__(self, metrics: t.Metrics) -> None:
+        self._metrics = metrics
+
+    def on_commit(self, commit: Commit) -> None:
+        metrics = self._metrics
+        metrics.count(t.BATCHES)
+        metrics.observe(t.BATCH_SIZE, len(commit.pairs))
+        metrics.observe(t.COMMIT_SECONDS, commit.seconds)
+        attempts = {WORK.key(work) for work in commit.changes.inserts.get(WORK, ())}
+        for operation, result in commit.pairs:
+            if isinstance(result, BaseException):
+                metrics.count(t.REFUSED_OPERATIONS)
+            elif not isinstance(result, Settled) or result.verdict != RECORDED:
+                continue
+            elif isinstance(operation, CompleteWork):
+                metrics.count(t.COMPLETIONS)
+            elif isinstance(operation, FailWork):
+                metrics.count(t.TIMEOUTS if operation.timed_out else t.FAILURES)
+                if (operation.run, operation.node, operation.attempt + 1) in attempts:
+                    metrics.count(t.RETRIES)
+            elif isinstance(operation, LapseWork):
+                metrics.count(t.LEASE_LOSSES)
+        dead = sum(1 for work in commit.changes.rows(WORK) if work.status == DEAD)
+        if dead:
+            metrics.count(t.DEAD_LETTERS, dead)
