@@ -16,6 +16,7 @@ from holdfast.authoring.dags import Dag
 from holdfast.core.graph import Graph
 from holdfast.core.rows import Hold, Wait, Work
 from holdfast.core.settings import Settings
+from holdfast.dag_reading import AncestryReport
 from holdfast.engine import Engine, EngineStats
 from holdfast.explain import Explanation
 from holdfast.handle import Handle, HistoryEntry, NodeState, StepExecution
@@ -97,6 +98,18 @@ class BlockingHandle(Generic[R]):
     def dag(self) -> Graph:
         """The graph that this run follows now."""
         return self._thread.run(self._handle.dag())
+
+    def dag_definition(self) -> dict[str, Any] | None:
+        """The DAG that is stored for this run; None while it follows its class, which is read from code."""
+        return self._thread.run(self._handle.dag_definition())
+
+    def export_dag(self) -> str:
+        """The graph that this run follows now, as a JSON document: structure only, no state."""
+        return self._thread.run(self._handle.export_dag())
+
+    def verify_ancestry(self) -> AncestryReport:
+        """Whether every recorded attempt followed the attempts of its parents that it claims; names the first break."""
+        return self._thread.run(self._handle.verify_ancestry())
 
     def nodes_with_state(self) -> list[NodeState]:
         """Every node of the graph in topological order, with its latest attempt."""

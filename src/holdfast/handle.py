@@ -45,6 +45,7 @@ from holdfast.core.rows import (
     Wait,
     Work,
 )
+from holdfast.dag_reading import AncestryReport, check_ancestry, dag_document
 from holdfast.explain import Explanation, explain
 from holdfast.listing import readable
 from holdfast.runtime.definitions import known_exception
@@ -256,6 +257,20 @@ class Handle(Generic[R]):
                 hint="import the module that defines it",
             )
         return graph
+
+    async def dag_definition(self) -> dict[str, Any] | None:
+        """The DAG that is stored for this run; None while it follows its class, which is read from code."""
+        await self._row()
+        return None
+
+    async def export_dag(self) -> str:
+        """The graph that this run follows now, as a JSON document: structure only, no state."""
+        document = dag_document(await self.dag())
+        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+    async def verify_ancestry(self) -> AncestryReport:
+        """Whether every recorded attempt followed the attempts of its parents that it claims; names the first break."""
+        return check_ancestry(await self.dag(), await self._work())
 
     async def nodes_with_state(self) -> list[NodeState]:
         """Every node of the graph in topological order, with its latest attempt."""
