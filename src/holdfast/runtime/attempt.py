@@ -106,7 +106,7 @@ class AttemptRunner:
         try:
             invocation = invocation_of(self._definitions, work, attempt.run, self._payload_limit_bytes)
         except Exception as error:
-            log.error("%s cannot be run and becomes a dead letter: %s", _named(work), error, extra=_keys(work))
+            log.error("%s cannot be run and becomes a dead letter: %s", named(work), error, extra=log_keys(work))
             return await self._submit(_kill(work, error))
         if failpoints.armed:
             await failpoints.reach("action.before")
@@ -208,7 +208,7 @@ class AttemptRunner:
             if tx is None:  # a transaction may hold the store's one writer, which a heartbeat would wait for
                 await self._heartbeat()
             if attempt.stop_requested:
-                raise LeaseLost(f"{_named(attempt.work)} lost its lease or its run was cancelled: stop here")
+                raise LeaseLost(f"{named(attempt.work)} lost its lease or its run was cancelled: stop here")
 
         return invocation.context(
             self._worker,
@@ -242,13 +242,13 @@ class AttemptRunner:
         work, retry = attempt.work, invocation.retry
         timed_out = isinstance(error, TimedOut)
         if isinstance(error, ProcessDied):
-            error = RuntimeError(f"the process that ran {_named(work)} died: {error}")
+            error = RuntimeError(f"the process that ran {named(work)} died: {error}")
         if isinstance(error, RemoteFailure):
             record, error = error.error, error.to_exception()
         else:
             record = encode_error(error, earlier=work.error)
         failed = decode_error(record)  # not the exception itself: its __str__ may raise
-        log.warning("%s failed: %s: %s", _named(work), failed.type, failed.message, extra=_keys(work))
+        log.warning("%s failed: %s: %s", named(work), failed.type, failed.message, extra=log_keys(work))
         retryable = timed_out or retry.allows(error)
         return FailWork(
             run=work.run,
@@ -311,7 +311,7 @@ class AttemptRunner:
                 await asyncio.sleep(0.001 * 2**lost_races)
             except StoreUnavailable:
                 # The commit may have happened or not. If the lease is still ours it has not.
-                return await self._submit(_release(attempt.work))
+                return await self._submit(release(attempt.work))
             except Exception as error:  # also a statement of the user's that failed and was hidden from us
                 return await self._submit(self._failed(attempt, invocation, error, started))
         raise AssertionError("counted to infinity")
@@ -320,7 +320,7 @@ class AttemptRunner:
 def _timed_out(attempt: Attempt) -> TimedOut:
     attempt.stop_requested = True
     seconds = (attempt.work.timeout or 0) / 1e6
-    return TimedOut(f"{_named(attempt.work)} took longer than its timeout of {seconds:g} s")
+    return TimedOut(f"{named(attempt.work)} took longer than its timeout of {seconds:g} s")
 
 
 def _in_context(context: Context, call: Callable[[], Any]) -> Any:
@@ -332,19 +332,14 @@ def _kill(work: Work, error: Exception) -> KillWork:
     return KillWork(run=work.run, node=work.node, attempt=work.attempt, token=work.token, error=encode_error(error))
 
 
-def _release(work: Work) -> ReleaseWork:
+def release(work: Work) -> ReleaseWork:
     return ReleaseWork(run=work.run, node=work.node, attempt=work.attempt, token=work.token)
 
 
-def _named(work: Work) -> str:
+def named(work: Work) -> str:
     return f"node {work.node} of {work.workflow} (run {work.run}, attempt {work.attempt})"
 
 
-def _keys(work: Work) -> dict[str, Any]:
+def log_keys(work: Work) -> dict[str, Any]:
     keys = {"run": work.run, "workflow": work.workflow, "node": work.node, "attempt": work.attempt}
     return {**keys, "worker": work.worker}
-
-
-release = _release
-named = _named
-log_keys = _keys

@@ -307,7 +307,9 @@ class Worker:
                 workflows=self._definitions.known_workflows(),
                 actions=self._definitions.known_actions(),
             )
+            asked = self._clock.monotonic()
             handed = await self._store.claim(request)
+            self._metrics.observe(t.CLAIM_SECONDS, self._clock.monotonic() - asked)
             self._metrics.count(t.CLAIMS)
             if not handed:
                 continue
@@ -316,6 +318,8 @@ class Worker:
             self._coordinator.remember(handed)
             total += len(handed)
             for item in handed:
+                waited = (item.work.started or 0) - item.work.due
+                self._metrics.observe(t.SCHEDULE_TO_START_SECONDS, max(0, waited) / 1e6)
                 self._launch(item)
         self._backlog = full
         return total

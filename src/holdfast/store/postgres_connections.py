@@ -48,7 +48,7 @@ class Connections:
     is open: both would deadlock or starve the engine if they took from its own pool.
     """
 
-    def __init__(self, dsn: str, *, timeout_seconds: float, limit: int = 6, user_limit: int = 16) -> None:
+    def __init__(self, dsn: str, *, timeout_seconds: float, limit: int = 6, user_limit: int = 8) -> None:
         self.dsn = dsn
         self.shown = redacted(dsn)
         self.pooled = False
