@@ -169,7 +169,7 @@ class AttemptRunner:
                 if inspect.isawaitable(value):
                     with entered(context):
                         value = await value
-        except (Exception, KeyboardInterrupt, GeneratorExit):
+        except (Exception, KeyboardInterrupt):
             raise
         except BaseException as error:
             task = asyncio.current_task()

@@ -6,8 +6,7 @@ from typing import Any
 
 from holdfast.core import failpoints
 from holdfast.core.errors import NotOurDatabase
-from holdfast.store.sqlite_schema import check_applied
-from holdfast.store.statements import OUR_TABLES, migrations
+from holdfast.store.statements import OUR_TABLES, check_applied, migrations
 
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 _APPLIED = "SELECT number, checksum FROM holdfast_migrations"

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core import failpoints
-from holdfast.core.queries import Attempts
 from holdfast.core.rows import RUNS, WORK, Table
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import Conflict, Need
 from holdfast.store.postgres_connections import LOCK_TIMEOUT_MILLISECONDS, translate
-from holdfast.store.sqlite_write import query_arguments
+from holdfast.store.questions import query_arguments
 
 if TYPE_CHECKING:
     from holdfast.store.postgres import PostgresStore
@@ -101,7 +100,7 @@ class PostgresTransaction:
 
 
 def postgres_arguments(query: Query) -> tuple[Any, ...]:
-    return (query.run, sorted(query.nodes)) if isinstance(query, Attempts) else query_arguments(query)
+    return query_arguments(query, list)
 
 
 class PostgresTx:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.core import failpoints
-from holdfast.core.errors import NotOurDatabase, SchemaTooNew, StoreError, StoreUnavailable
+from holdfast.core.errors import NotOurDatabase, StoreError, StoreUnavailable
 from holdfast.store.contract import Conflict
-from holdfast.store.statements import OUR_TABLES, Migration, migrations
+from holdfast.store.statements import OUR_TABLES, Migration, check_applied, migrations
 
 OLDEST_SQLITE = (3, 40, 0)
 
@@ -30,22 +30,6 @@ def check_database(db: sqlite3.Connection, path: Path) -> None:
             f"{path} has a table {min(foreign)}, but no holdfast_migrations: it belongs to another program",
             hint="give Holdfast a file of its own, for example sqlite:///holdfast.db",
         )
-
-
-def check_applied(applied: dict[int, str], dialect: str, where: str) -> None:
-    known = {migration.number: migration for migration in migrations(dialect)}
-    newer = sorted(number for number in applied if number not in known)
-    if newer:
-        raise SchemaTooNew(
-            f"{where} was migrated to schema {newer[-1]} by a newer Holdfast; this one knows up to {max(known)}",
-            hint="upgrade this installation, or point it at another database",
-        )
-    for number, checksum in applied.items():
-        if known[number].checksum != checksum:
-            raise NotOurDatabase(
-                f"migration {number:04d}_{known[number].name} in {where} is not the one that this Holdfast ships",
-                hint="the schema was edited by hand, or by a development version; restore a backup",
-            )
 
 
 def is_current(db: sqlite3.Connection) -> bool:

@@ -6,14 +6,13 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from msgspec.structs import astuple
 
 from holdfast.core import failpoints
-from holdfast.core.queries import Attempts, QueuedEvents, RunByKey, WaitersOf
 from holdfast.core.rows import EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Run, Table, Work
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import Conflict, Need
+from holdfast.store.questions import json_nodes, query_arguments
 
 # Runs first, then work, then what only inserts: the same order as in PostgreSQL.
 ORDER: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS)
@@ -94,24 +93,10 @@ def _work_update(old: Work, new: Work) -> tuple[Any, ...]:
 def load_rows(db: sqlite3.Connection, sql: dict[str, str], need: Need) -> list[Any]:
     """The committed rows for a key or a question."""
     if isinstance(need, Query):
-        statement, args = sql[type(need).__name__], query_arguments(need)
+        statement, args = sql[type(need).__name__], query_arguments(need, json_nodes)
         row_type = need.table.row
     else:
         table, args = need
         statement, row_type = sql[f"get_{table.name}"], table.row
     make: Callable[..., Any] = row_type
     return [make(*row) for row in db.execute(statement, args)]
-
-
-def query_arguments(query: Query) -> tuple[Any, ...]:
-    match query:
-        case RunByKey(workflow=workflow, key=key):
-            return (workflow, key)
-        case Attempts(run=run, nodes=nodes):
-            return (run, msgspec.json.encode(sorted(nodes)).decode())
-        case WaitersOf(topic=topic):
-            return (topic,)
-        case QueuedEvents(name=name, target=target):
-            return (name, target)
-        case _:
-            return () if query.of_run is None else (query.of_run,)

@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
+from holdfast.core.errors import NotOurDatabase, SchemaTooNew
 from holdfast.core.rows import TABLES
 from holdfast.store.contract import WorkerRow
 
@@ -70,3 +71,19 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
             checksum = hashlib.sha256(sql.encode()).hexdigest()
             found.append(Migration(int(match.group(1)), match.group(2), sql, checksum))
     return tuple(sorted(found))
+
+
+def check_applied(applied: dict[int, str], dialect: str, where: str) -> None:
+    known = {migration.number: migration for migration in migrations(dialect)}
+    newer = sorted(number for number in applied if number not in known)
+    if newer:
+        raise SchemaTooNew(
+            f"{where} was migrated to schema {newer[-1]} by a newer Holdfast; this one knows up to {max(known)}",
+            hint="upgrade this installation, or point it at another database",
+        )
+    for number, checksum in applied.items():
+        if known[number].checksum != checksum:
+            raise NotOurDatabase(
+                f"migration {number:04d}_{known[number].name} in {where} is not the one that this Holdfast ships",
+                hint="the schema was edited by hand, or by a development version; restore a backup",
+            )
