@@ -13,6 +13,11 @@ __version__ = "0.1.0"
 _HOMES = {
     "holdfast.authoring.actions": ("Action", "Bound", "action"),
     "holdfast.authoring.context": ("Context", "Tx", "current"),
+    "holdfast.authoring.dag_builder": ("BuiltDag", "BuiltNode", "DagBuilder"),
+    "holdfast.authoring.dag_template": ("DagTemplate", "dag_template"),
+    "holdfast.authoring.flow_control": (
+        *("CancelThisRun", "FinishThisRun", "FlowControl", "PauseThisRun", "ReattemptThisNode", "SkipThisNode"),
+    ),
     "holdfast.authoring.dag_nodes": ("PREVIOUS", "step", "task"),
     "holdfast.authoring.dags": ("Dag",),
     "holdfast.authoring.registry": ("Registry",),
@@ -25,7 +30,7 @@ _HOMES = {
         *("ConflictingWrites", "NoProgress", "DecideFailed"),
         *("StoreUnavailable", "SchemaTooNew", "NotOurDatabase", "EngineClosed"),
     ),
-    "holdfast.core.codec": ("Codec",),
+    "holdfast.core.codec": ("JSON", "MSGPACK", "Codec", "Codecs"),
     "holdfast.core.graph": ("Graph",),
     "holdfast.core.retry": ("Retry",),
     "holdfast.core.settings": ("Settings",),
@@ -36,9 +41,22 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 # Written out a second time because type checkers read literals only; a test compares the two.
-__all__ = ["Action", "BlockingEngine", "BlockingHandle", "Bound", "Codec", "Context", "Dag", "Engine", "Graph"]
+__all__ = [
+    "Action",
+    "BlockingEngine",
+    "BlockingHandle",
+    "Bound",
+    "Codec",
+    "Codecs",
+    "Context",
+    "Dag",
+    "Engine",
+    "Graph",
+]
 __all__ += ["Handle", "PREVIOUS", "Registry", "Retry", "Settings", "Tx", "action", "current", "run", "step", "task"]
-__all__ += ["__version__"]
+__all__ += ["BuiltDag", "BuiltNode", "DagBuilder", "DagTemplate", "dag_template"]
+__all__ += ["FlowControl", "SkipThisNode", "PauseThisRun", "CancelThisRun", "ReattemptThisNode", "FinishThisRun"]
+__all__ += ["JSON", "MSGPACK", "__version__"]
 __all__ += ["HoldfastError", "UsageError", "RunError", "StoreError", "NonRetryable", "UnknownWorkflow"]
 __all__ += ["UnknownNode", "DagError", "FlowNotSupported", "GraphError", "KeyConflict", "PayloadRefused"]
 __all__ += ["PayloadTooLarge", "RunFailed", "RunCancelled", "RunPaused", "RemoteError", "NonDeterminism"]
@@ -48,11 +66,21 @@ __all__ += ["NoProgress", "DecideFailed", "StoreUnavailable", "SchemaTooNew", "N
 if TYPE_CHECKING:
     from holdfast.authoring.actions import Action, Bound, action
     from holdfast.authoring.context import Context, Tx, current
+    from holdfast.authoring.dag_builder import BuiltDag, BuiltNode, DagBuilder
     from holdfast.authoring.dag_nodes import PREVIOUS, step, task
+    from holdfast.authoring.dag_template import DagTemplate, dag_template
     from holdfast.authoring.dags import Dag
+    from holdfast.authoring.flow_control import (
+        CancelThisRun,
+        FinishThisRun,
+        FlowControl,
+        PauseThisRun,
+        ReattemptThisNode,
+        SkipThisNode,
+    )
     from holdfast.authoring.registry import Registry
     from holdfast.blocking import BlockingEngine, BlockingHandle
-    from holdfast.core.codec import Codec
+    from holdfast.core.codec import JSON, MSGPACK, Codec, Codecs
     from holdfast.core.errors import (
         ConflictingWrites,
         DagError,

@@ -50,18 +50,29 @@ ASIDE_LIMIT = 3  # connections that may wait for runs which someone slow has loc
 RECONNECT_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
+class Spent:
+    """Where a batch's time went, in seconds: locks and reads, decisions, writes and commit."""
+
+    __slots__ = ("decide", "load", "write")
+
+    def __init__(self, load: float = 0.0, decide: float = 0.0, write: float = 0.0) -> None:
+        self.load = load
+        self.decide = decide
+        self.write = write
+
+
 class Commit:
     """What a committed batch did, for those who listen: hints to wake others, counters, the trace."""
 
-    __slots__ = ("changes", "locked", "now", "pairs", "seconds")
+    __slots__ = ("changes", "locked", "now", "pairs", "spent")
 
     def __init__(
-        self, now: int, changes: Changes, pairs: list[tuple[Operation, Any]], seconds: float, locked: bool
+        self, now: int, changes: Changes, pairs: list[tuple[Operation, Any]], spent: Spent, locked: bool
     ) -> None:
         self.now = now
         self.changes = changes
         self.pairs = pairs
-        self.seconds = seconds
+        self.spent = spent
         self.locked = locked
 
     def ready_queues(self) -> set[str]:
@@ -196,6 +207,7 @@ class Coordinator:
         slow: list[_Submitted] = []
         pending = batch
         for _ in range(2):  # a second time for those that the guard did not miss
+            began = self._clock.monotonic()
             fast, left, view, changes = self._decide_fast(pending, slow)
             slow += left
             if not fast:
@@ -213,7 +225,8 @@ class Coordinator:
                 self._forget(fast)
                 return slow + fast
             if not missed:
-                self._commit(fast, view, changes, self._clock.monotonic() - started, locked=False)
+                spent = Spent(decide=started - began, write=self._clock.monotonic() - started)
+                self._commit(fast, view, changes, spent, locked=False)
                 return slow
             for run in missed:
                 self.cache.drop(run)
@@ -273,14 +286,16 @@ class Coordinator:
         tries = 0
         aside: set[str] = set()  # runs that were found to be needed, and are locked the next time
         while batch:
-            started = self._clock.monotonic()
+            spent = Spent()
             try:
                 async with self._aside_room if aside_already else contextlib.nullcontext():
-                    view, changes, again = await self._locked_once(batch, aside)
+                    started = self._clock.monotonic()
+                    view, changes, again = await self._locked_once(batch, aside, spent)
                 if again:
                     aside |= again
                     continue
-                self._commit(batch, view, changes, self._clock.monotonic() - started, locked=True)
+                spent.write = self._clock.monotonic() - started - spent.load - spent.decide
+                self._commit(batch, view, changes, spent, locked=True)
                 return
             except StoreUnavailable as error:
                 self.cache.clear()
@@ -365,17 +380,20 @@ class Coordinator:
             log.exception("%d operations that were set aside failed", len(group))
             self._fail(group, error)
 
-    async def _locked_once(self, batch: list[_Submitted], aside: set[str]) -> tuple[View, Changes, set[str]]:
+    async def _locked_once(
+        self, batch: list[_Submitted], aside: set[str], spent: Spent
+    ) -> tuple[View, Changes, set[str]]:
         async with self.store.transaction() as tx:
-            return await self.decide_in(tx, batch, aside)
+            return await self.decide_in(tx, batch, aside, spent)
 
     async def decide_in(
-        self, tx: Transaction, batch: list[_Submitted], aside: set[str]
+        self, tx: Transaction, batch: list[_Submitted], aside: set[str], spent: Spent
     ) -> tuple[View, Changes, set[str]]:
         """Lock, load, decide and write inside a transaction that the caller commits.
 
         The last value names runs that turned out to be needed and were not locked: nothing was written then.
         """
+        monotonic, since = self._clock.monotonic, self._clock.monotonic()
         topics = sorted({topic for item in batch for topic in item.operation.topics})
         runs = {run for item in batch for run in item.operation.runs} | aside
         supplied: list[tuple[Need, list[Any]]] = []
@@ -398,12 +416,16 @@ class Coordinator:
                 supplied += zip(needs, await tx.load(needs), strict=True)
                 if failpoints.armed:
                     await failpoints.reach("load.after_rows")
+            loaded = monotonic()
+            spent.load += loaded - since
             view = View(self.cache, now=tx.now, optimistic=False)
             for need, rows in supplied:
                 view.supply(need, rows)
             # Every missing row of the whole batch is collected before the next load: rounds, not trips.
             missing = [self._decide(view, item) for item in batch]
             needs = list(dict.fromkeys(need for need in missing if need is not None))
+            since = monotonic()
+            spent.decide += since - loaded
             if not needs:
                 break
         changes = view.changes()
@@ -433,23 +455,30 @@ class Coordinator:
         """
         item = _Submitted(operation, asyncio.get_running_loop().create_future(), 0)
         aside: set[str] = set()
+        spent = Spent()
+        started = self._clock.monotonic()
         while True:
-            view, changes, again = await self.decide_in(tx, [item], aside)
+            view, changes, again = await self.decide_in(tx, [item], aside, spent)
             if not again:
                 break
             aside |= again
         if item.error is not None:
             raise item.error
-        return item.result, lambda: self._commit([item], view, changes, 0.0, locked=True)
+
+        def committed() -> None:
+            spent.write = self._clock.monotonic() - started - spent.load - spent.decide
+            self._commit([item], view, changes, spent, locked=True)
+
+        return item.result, committed
 
     # -- afterwards
 
-    def _commit(self, batch: list[_Submitted], view: View, changes: Changes, seconds: float, *, locked: bool) -> None:
+    def _commit(self, batch: list[_Submitted], view: View, changes: Changes, spent: Spent, *, locked: bool) -> None:
         self.cache.absorb(changes)
         for item in batch:
             item.deliver()
         pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
-        commit = Commit(view.now, changes, pairs, seconds, locked)
+        commit = Commit(view.now, changes, pairs, spent, locked)
         for observer in self.observers:
             try:
                 observer(commit)
@@ -482,4 +511,4 @@ def _gave_up(error: Conflict) -> StoreUnavailable:
     )
 
 
-__all__ = ["Commit", "Coordinator"]
+__all__ = ["Commit", "Coordinator", "Spent"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.core.graph import Graph
+from holdfast.authoring.dags import Dag
+from holdfast.core.errors import DagError
+from holdfast.core.graph import Graph, known_names
 from holdfast.core.ids import ancestry_hash, parents_hash
-from holdfast.core.rows import SATISFIED, Work
-
-DOCUMENT_VERSION = 1
+from holdfast.core.rows import SATISFIED, History, Run, Work
+from holdfast.runtime.definitions import RegistryDefinitions
 
 
 class AncestryReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,46 +25,69 @@ class AncestryReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.ok
 
 
-def dag_document(graph: Graph) -> dict[str, Any]:
-    """The graph as plain data: structure only, no state."""
-    return {
-        "version": DOCUMENT_VERSION,
-        "signature": graph.signature,
-        "nodes": {
-            node.id: {
-                "name": node.name,
-                "job": node.job,
-                "method": node.method,
-                "args": None if node.args is None else msgspec.json.decode(node.args or b"null"),
-                "depends_on": list(node.depends_on),
-                "policy": node.policy.describe(),
-            }
-            for node in graph.nodes
-        },
-    }
+def check_ancestry(graph: Graph, work: list[Work], rewired: frozenset[str] = frozenset()) -> AncestryReport:
+    """Recompute the hashes of a run in topological order; the first attempt whose hash is another is named.
 
-
-def check_ancestry(graph: Graph, work: list[Work]) -> AncestryReport:
-    """Recompute the hashes of a run in topological order; the first attempt whose hash is another is named."""
-    satisfied = {item.node: item.ancestry or "" for item in work if item.status in SATISFIED}
+    Nodes in `rewired` began under other parents than the graph gives them now: only their own hash is checked.
+    """
+    satisfied: dict[str, str] = {}
+    attempts: dict[str, list[Work]] = {}
+    for item in work:
+        attempts.setdefault(item.node, []).append(item)
+        if item.status in SATISFIED:
+            satisfied[item.node] = item.ancestry or ""
     checked = 0
     for node_id in graph.topological_order:
         parents = graph.by_id[node_id].depends_on
-        if any(parent not in satisfied for parent in parents):
-            continue  # blocked, or the graph changed: nothing to compare with
-        expected = parents_hash([satisfied[parent] for parent in parents])
-        for item in work:
-            if item.node != node_id or item.ancestry is None:
+        comparable = node_id not in rewired and all(parent in satisfied for parent in parents)
+        expected = parents_hash([satisfied[parent] for parent in parents]) if comparable else None
+        for item in attempts.get(node_id, ()):
+            if item.ancestry is None:
                 continue
             checked += 1
-            if item.parents != expected:
-                return _broken(checked, item, "follows other attempts of its parents than those that are recorded")
-            if item.ancestry != ancestry_hash(node_id, item.attempt, expected):
-                return _broken(checked, item, "does not have the hash of what it is")
+            name = graph.by_id[node_id].name
+            if expected is not None and item.parents != expected:
+                return _broken(
+                    checked, item, name, "follows other attempts of its parents than those that are recorded"
+                )
+            if item.ancestry != ancestry_hash(node_id, item.attempt, item.parents or ""):
+                return _broken(checked, item, name, "does not have the hash of what it is")
     return AncestryReport(ok=True, checked=checked)
 
 
-def _broken(checked: int, item: Work, what: str) -> AncestryReport:
+def _broken(checked: int, item: Work, name: str, what: str) -> AncestryReport:
     return AncestryReport(
-        ok=False, checked=checked, first_break=f"attempt {item.attempt} of node {item.node} (run {item.run}) {what}"
+        ok=False, checked=checked, first_break=f"attempt {item.attempt} of node {name} (run {item.run}) {what}"
     )
+
+
+def rewired_nodes(history: Iterable[History]) -> frozenset[str]:
+    """The nodes that had begun when the graph gave them other parents."""
+    found: set[str] = set()
+    for entry in history:
+        if entry.kind == "graph changed":
+            found.update(msgspec.json.decode(entry.data).get("rewired", ()))
+    return frozenset(found)
+
+
+def check_code(graph: Graph, definitions: RegistryDefinitions, run: Run, before: Graph | None) -> None:
+    """A graph to be imported names only code that is known here, or that the run used before."""
+    jobs = set(definitions.registry.known_actions())
+    methods: set[str] = set()
+    found = definitions.thing(run.workflow)
+    if isinstance(found, type) and issubclass(found, Dag):
+        methods.update(found.__dag__.methods)
+    for node in before.nodes if before is not None else ():
+        jobs.update([node.job] if node.job is not None else [])
+        methods.update([node.method] if node.method is not None else [])
+    for node in graph.nodes:
+        if node.job is not None and node.job not in jobs:
+            raise DagError(
+                f"node {node.name!r} runs the job {node.job!r}, which is no action that is known here",
+                hint=known_names(node.job, jobs),
+            )
+        if node.method is not None and node.method not in methods:
+            raise DagError(
+                f"node {node.name!r} runs the method {node.method!r}, which {run.workflow} does not have",
+                hint=known_names(node.method, methods),
+            )

@@ -25,18 +25,19 @@ from holdfast.authoring.dags import Dag
 from holdfast.authoring.registry import Registry, default_registry
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
-from holdfast.core.errors import EngineClosed, KeyConflict, UsageError
-from holdfast.core.operations import DiscardDead, ReattemptNode, SetHold, Started, StartRun
+from holdfast.core.errors import EngineClosed, KeyConflict, ReattemptRefused, UsageError
+from holdfast.core.operations import DiscardDead, ForkRun, ReattemptNode, SetHold, Started, StartRun
 from holdfast.core.queries import Holds
 from holdfast.core.rows import Hold, Work
 from holdfast.core.settings import Settings, make_settings
 from holdfast.handle import Handle
 from holdfast.listing import Runs, page_of, question
-from holdfast.models.dag import DagMachine
-from holdfast.models.lifecycle import Lifecycle, decisions
+from holdfast.models.dag import definition_id
+from holdfast.models.decisions import decisions
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.announcer import ENDED, Announcer
 from holdfast.runtime.announcer import WORK as WORK_CHANNEL
+from holdfast.runtime.codecs import open_codecs
 from holdfast.runtime.counting import Counting
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
@@ -85,10 +86,12 @@ class Engine:
     ) -> None:
         self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
         self.settings: Settings = make_settings(settings, os.environ)
+        self.codecs = open_codecs(self.settings.codec)
         self.system = system or real_system()
         self.registry = registry or default_registry
         self.definitions = RegistryDefinitions(self.registry)
         self.metrics: t.Metrics = metrics or t.Recorder()
+        self._levels = t.Levels(self.metrics)
         self._given_store = store
         self._store: Store | None = None
         self._coordinator: Coordinator | None = None
@@ -131,10 +134,10 @@ class Engine:
             with contextlib.suppress(Exception):
                 await store.close()
             raise
-        lifecycle = Lifecycle({"dag": DagMachine()}, self.definitions)
+        self.definitions.since = store.now()
         coordinator = Coordinator(
             store,
-            decisions(lifecycle),
+            decisions(self.definitions),
             self.system.clock,
             batch_limit=self.settings.batch_limit,
             cache_rows=self.settings.cache_rows,
@@ -291,7 +294,7 @@ class Engine:
                 f"start has no option {', '.join(sorted(unknown))}",
                 hint="the workflow's own arguments are positional; for keywords start action.bind(name=…)",
             )
-        spec = resolve_start(workflow, args, self.registry, self.settings.payload_limit_bytes)
+        spec = resolve_start(workflow, args, self.registry, self.settings.payload_limit_bytes, self.codecs)
         operation = start_operation(
             self.system.ids.new(),
             spec,
@@ -303,6 +306,8 @@ class Engine:
             paused=paused,
             if_exists=if_exists,
         )
+        if operation.nodes:  # decided on here at once: no need to read it back
+            self.definitions.remember(definition_id("built", operation.run, 0), spec.graph)
         queues = {spec.graph.by_id[node].policy.queue or operation.queue for node in spec.graph.entries}
         for name in queues:
             self._check_queue_later(name)
@@ -419,6 +424,8 @@ class Engine:
             ids=self.system.ids,
             randomness=self.system.randomness,
             metrics=self.metrics,
+            levels=self._levels,
+            codecs=self.codecs,
             queues=queues,
             concurrency=concurrency,
         )
@@ -485,6 +492,24 @@ class Engine:
 
     # -- operating
 
+    async def fork(
+        self, run: str | Handle[Any], *, from_node: str, key: str | None = None, by: str = "an operator"
+    ) -> Handle[Any]:
+        """A new run of the same workflow and input that shares every completed node except `from_node` and whatever
+        depends on it (I29). The run it is taken from stays as it is."""
+        source = run.id if isinstance(run, Handle) else checked_text(run, "a run id")
+        await self.get(source).load_graph()  # a large graph is not read inside the decision
+        forked: Started = await self.coordinator.submit(
+            ForkRun(
+                run=self.system.ids.new(),
+                source=source,
+                from_node=checked_text(from_node, "from_node"),
+                key=None if key is None else checked_text(key, "key"),
+                by=checked_text(by, "by"),
+            )
+        )
+        return Handle(self, forked.run, key)
+
     async def stats(self) -> EngineStats:
         snapshot = getattr(self.metrics, "snapshot", dict)
         return EngineStats(store=await self.store.stats(), process=snapshot())
@@ -532,13 +557,14 @@ class Engine:
         return await self.store.dead(limit)
 
     async def replay_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
-        """Give a dead letter a new attempt."""
-        answer = await self.coordinator.submit(
-            ReattemptNode(
-                run=checked_text(run_id, "a run id"), node=checked_text(node, "node"), by=checked_text(by, "by")
-            )
+        """Give a dead letter a new attempt; False if there is nothing to replay."""
+        wish = ReattemptNode(
+            run=checked_text(run_id, "a run id"), node=checked_text(node, "node"), by=checked_text(by, "by")
         )
-        return bool(answer.changed)
+        try:
+            return bool((await self.coordinator.submit(wish)).changed)
+        except ReattemptRefused:
+            return False
 
     async def discard_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
         """Close a dead letter for good; its run fails."""

@@ -11,10 +11,10 @@ import msgspec
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
 from holdfast.core import failpoints
-from holdfast.core.codec import DEFAULT_CODECS, ErrorRecord, decode_error
+from holdfast.core.codec import ErrorRecord, decode_error, decode_stored_result, unlabelled
+from holdfast.core.dag_document import document, frozen, parse_document, stored_nodes
 from holdfast.core.errors import (
     DagError,
-    ReattemptRefused,
     RunCancelled,
     RunFailed,
     RunPaused,
@@ -31,8 +31,9 @@ from holdfast.core.operations import (
     ResumeRun,
     RetryRun,
     SkipNode,
+    StoreGraph,
 )
-from holdfast.core.queries import AllWork, WaitsOf
+from holdfast.core.queries import AllWork, DefinitionById, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLED,
@@ -42,11 +43,13 @@ from holdfast.core.rows import (
     PAUSED,
     PENDING,
     RUNNING,
+    SKIPPED,
+    Definition,
     Run,
     Wait,
     Work,
 )
-from holdfast.dag_reading import AncestryReport, check_ancestry, dag_document
+from holdfast.dag_reading import AncestryReport, check_ancestry, check_code, rewired_nodes
 from holdfast.explain import Explanation, explain
 from holdfast.listing import readable
 from holdfast.runtime.definitions import known_exception
@@ -84,6 +87,7 @@ class StepExecution(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of one node, as it was recorded."""
 
     node: str
+    name: str
     attempt: int
     state: str
     worker: str | None = None
@@ -180,8 +184,9 @@ class Handle(Generic[R]):
         if row.result is None or (isinstance(found, type) and issubclass(found, Dag)):
             return None
         if isinstance(found, Action):
-            return found.call.decode_result(row.result, row.codec)
-        return DEFAULT_CODECS.decode(row.result, where=f"the result of {row.workflow}", codec=row.codec)
+            return decode_stored_result(found.call, self._engine.codecs, row.result)
+        result = unlabelled(row.result)
+        return self._engine.codecs.decode(result.data, where=f"the result of {row.workflow}", codec=result.codec)
 
     # -- what can be asked of it
 
@@ -218,14 +223,8 @@ class Handle(Generic[R]):
         return list(answer.nodes)
 
     async def reattempt(self, node: str, *, by: str = "an operator") -> None:
-        """Give one node that gave up a new attempt."""
-        answer = await self._ask(ReattemptNode(run=self.id, node=checked_text(node, "node"), by=checked_text(by, "by")))
-        if not answer.changed:
-            raise ReattemptRefused(
-                f"node {node} of run {self.id} cannot be attempted again: its latest attempt did not give up, or the "
-                f"run is {answer.status}",
-                hint="only a node whose latest attempt failed, timed out or is dead can be",
-            )
+        """Give one node that gave up a new attempt; ReattemptRefused if that could not be told apart later (I29)."""
+        await self._ask(ReattemptNode(run=self.id, node=checked_text(node, "node"), by=checked_text(by, "by")))
 
     async def skip(self, node: str, *, by: str = "an operator") -> None:
         """Mark a node as skipped, which satisfies what depends on it."""
@@ -253,7 +252,7 @@ class Handle(Generic[R]):
     async def dag(self) -> Graph:
         """The graph that this run follows now."""
         row = await self._row()
-        graph = self._engine.definitions.graph(row.workflow)
+        graph = await self._engine.definitions.load(self._engine.store, row)
         if graph is None:
             raise DagError(
                 f"workflow {row.workflow} of run {self.id} is not known here, or is no DAG",
@@ -263,37 +262,109 @@ class Handle(Generic[R]):
 
     async def dag_definition(self) -> dict[str, Any] | None:
         """The DAG that is stored for this run; None while it follows its class, which is read from code."""
-        await self._row()
-        return None
+        row = await self._row()
+        graph, stored = await self._graph_and_definition(row)
+        return None if stored is None or graph is None else document(graph, _iso(stored.frozen))
+
+    async def freeze_dag(self, *, by: str = "an operator") -> dict[str, Any]:
+        """Store the graph that the run's class has now: from here on only `import_dag` changes it. The stored DAG."""
+        row = await self._row()
+        if row.definition is None:
+            await self._store_graph(frozen(await self.dag()), row.signature, "frozen", by)
+        stored = await self.dag_definition()
+        if stored is None:
+            raise DagError(f"the graph of run {self.id} could not be frozen", hint="try again")
+        return stored
 
     async def export_dag(self) -> str:
         """The graph that this run follows now, as a JSON document: structure only, no state."""
-        document = dag_document(await self.dag())
-        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+        stored = await self.dag_definition()
+        exported = stored or document(frozen(await self.dag()), None)
+        return msgspec.json.format(msgspec.json.encode(exported), indent=2).decode()
+
+    async def import_dag(self, text: str, *, by: str = "an operator") -> None:
+        """Follow the graph of an exported and edited document from now on. The last resort: see the docs first.
+
+        Refused unless it is a valid DAG that keeps every node that has completed or is running, names jobs that
+        are known here or were in the graph before, and was exported from the graph as it is now.
+        """
+        graph, exported_from = parse_document(text)
+        row = await self._row()
+        before = await self.load_graph()
+        check_code(graph, self._engine.definitions, row, before)
+        if row.definition is None and before is not None and exported_from == frozen(before).signature:
+            exported_from = row.signature  # an export says nothing of retry_on, which is code
+        await self._store_graph(graph, exported_from, "imported", by)
+
+    async def _store_graph(self, graph: Graph, expected: str | None, how: str, by: str) -> None:
+        await self._ask(
+            StoreGraph(
+                run=self.id,
+                nodes=stored_nodes(graph),
+                signature=graph.signature,
+                expected=expected,
+                by=checked_text(by, "by"),
+                how=how,
+            )
+        )
+
+    async def load_graph(self) -> Graph | None:
+        """The graph that this run follows; None if it follows code that this process does not have."""
+        return await self._engine.definitions.load(self._engine.store, await self._row())
+
+    async def _graph_and_definition(self, row: Run) -> tuple[Graph | None, Definition | None]:
+        if row.definition is None:
+            return None, None
+        for stored in await self._engine.store.rows(DefinitionById(row.definition)):
+            return self._engine.definitions.parsed(stored), stored
+        return None, None
 
     async def verify_ancestry(self) -> AncestryReport:
         """Whether every recorded attempt followed the attempts of its parents that it claims; names the first break."""
-        return check_ancestry(await self.dag(), await self._work())
+        history = await self._engine.store.history(self.id)
+        return check_ancestry(await self.dag(), await self._work(), rewired_nodes(history))
 
     async def nodes_with_state(self) -> list[NodeState]:
-        """Every node of the graph in topological order, with its latest attempt."""
-        graph = await self.dag()
+        """Every node of the graph in topological order, with its latest attempt.
+
+        Of a run whose class is gone, or that nobody here knows, the nodes that have begun.
+        """
+        row = await self._row()
+        graph = await self.load_graph()
         latest = {work.node: work for work in await self._work()}
-        return [_node_state(node, graph.by_id[node].name, latest.get(node)) for node in graph.topological_order]
+        if graph is None:
+            return [_node_state(node, node, work) for node, work in latest.items()]
+        absent = SKIPPED if row.status == COMPLETED else "pending"
+        return [_node_state(node, graph.by_id[node].name, latest.get(node), absent) for node in graph.topological_order]
 
     async def step_executions(self, node: str | None = None) -> list[StepExecution]:
         """Every attempt that was recorded, of one node or of all."""
-        await self._row()
-        return [_execution(work) for work in await self._work() if node is None or work.node == node]
+        graph = await self.load_graph()
+        wanted = node if node is None or graph is None else graph.find(node).id
+        names = {} if graph is None else {each.id: each.name for each in graph.nodes}
+        return [
+            _execution(work, names.get(work.node, work.node))
+            for work in await self._work()
+            if wanted is None or work.node == wanted
+        ]
+
+    async def mermaid(self) -> str:
+        """The graph with the state of every node, for a page or a document."""
+        states = {state.id: state.state for state in await self.nodes_with_state()}
+        return (await self.dag()).mermaid(states)
 
 
 def _time(microseconds: int) -> datetime:
     return datetime.fromtimestamp(microseconds / 1e6, UTC)
 
 
-def _node_state(node: str, name: str, work: Work | None) -> NodeState:
+def _iso(microseconds: int) -> str:
+    return _time(microseconds).isoformat().replace("+00:00", "Z")
+
+
+def _node_state(node: str, name: str, work: Work | None, absent: str = "pending") -> NodeState:
     if work is None:
-        return NodeState(id=node, name=name, state="pending")
+        return NodeState(id=node, name=name, state=absent)
     detail = f"{work.completed} of {work.required}" if work.status == BLOCKED else ""
     return NodeState(
         id=node,
@@ -307,9 +378,10 @@ def _node_state(node: str, name: str, work: Work | None) -> NodeState:
     )
 
 
-def _execution(work: Work) -> StepExecution:
+def _execution(work: Work, name: str) -> StepExecution:
     return StepExecution(
         node=work.node,
+        name=name,
         attempt=work.attempt,
         state=work.status,
         worker=work.worker,

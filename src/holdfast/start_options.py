@@ -48,6 +48,8 @@ def start_operation(
         paused=paused,
         if_exists=if_exists,
         override=_override(spec),
+        nodes=spec.document,
+        signature=spec.graph.signature if spec.document else "",
     )
 
 

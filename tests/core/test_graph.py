@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import DagError, UnknownNode, UsageError
-from holdfast.core.graph import Graph, Node, NodePolicy, known_names
+from holdfast.core.graph import MAX_NODES, Graph, Node, NodePolicy, known_names
 from holdfast.core.retry import Retry
 
 
@@ -198,4 +198,83 @@ def _seconds_to_build(size: int) -> float:
 def test_building_a_hundred_thousand_nodes_is_linear() -> None:
     """Ten times the nodes may cost about ten times as much; quadratic work would cost a hundred times."""
     small = min(_seconds_to_build(10_000) for _ in range(3))
-    assert _seconds_to_build(100_000) < 40 * small
+    assert _seconds_to_build(MAX_NODES - 2) < 40 * small
+
+
+def test_more_nodes_than_a_run_may_have_are_refused_with_the_way_out() -> None:
+    shared = node("same")
+    with pytest.raises(DagError, match="100,001 nodes, and a run has at most 100,000") as refused:
+        Graph((shared,) * (MAX_NODES + 1))
+    assert "several runs" in refused.value.hint
+
+
+def test_more_dependencies_than_a_run_may_have_are_refused_before_they_are_indexed() -> None:
+    """Two fan-outs of a thousand and one in a row would be a million edges."""
+    first = tuple(node(f"a{number}") for number in range(1_001))
+    parents = tuple(each.id for each in first)
+    second = tuple(node(f"b{number}", *parents) for number in range(1_001))
+    with pytest.raises(DagError, match=r"1,002,001 dependencies and may have 1,000,000; node 'b0' alone has 1,001"):
+        Graph(first + second)
+
+
+def test_a_drawing_for_a_terminal_goes_level_by_level() -> None:
+    assert diamond().ascii() == "1  a\n2  b <- a\n2  c <- a\n3  d <- b, c\n"
+
+
+def test_a_drawing_shows_states_beside_the_names() -> None:
+    drawn = diamond().ascii({"a": "completed", "b": "ready", "d": "blocked (1 of 2)"})
+    assert drawn == "1  a (completed)\n2  b (ready) <- a\n2  c <- a\n3  d (blocked (1 of 2)) <- b, c\n"
+
+
+def fan_out(size: int) -> Graph:
+    siblings = [node(f"mutation_{number}", "validate") for number in range(1, size + 1)]
+    return Graph((node("validate"), *siblings, node("aggregate", *(each.id for each in siblings))))
+
+
+def test_a_drawing_collapses_siblings_of_one_job() -> None:
+    assert fan_out(200).ascii().splitlines() == [
+        "1  validate",
+        "2  mutation_1 … mutation_200 (200 nodes) <- validate",
+        "3  aggregate <- mutation_1 … mutation_200",
+    ]
+
+
+def test_a_drawing_counts_the_states_of_collapsed_siblings() -> None:
+    states = {f"mutation_{number}": "completed" if number <= 150 else "ready" for number in range(1, 200)}
+    states["mutation_150"] = "blocked (1 of 2)"
+    assert "mutation_1 … mutation_200 (200 nodes: 149 completed, 1 blocked, 49 ready, 1 not reached)" in fan_out(
+        200
+    ).ascii(states)
+
+
+def test_a_drawing_keeps_a_few_siblings_and_different_ones_apart() -> None:
+    assert len(fan_out(3).ascii().splitlines()) == 5
+    methods = [Node(id=f"m{n}", name=f"m{n}", method="go") for n in range(9)]
+    assert len(Graph(tuple(methods)).ascii().splitlines()) == 9
+
+
+def test_a_drawing_cuts_a_long_list_of_parents() -> None:
+    parents = [Node(id=f"m{n}", name=f"m{n}", method="go") for n in range(12)]
+    drawn = Graph((*parents, node("end", *(each.id for each in parents)))).ascii()
+    assert drawn.endswith("end <- m0, m1, m2, m3, m4, m5, m6, m7 and 4 more\n")
+
+
+def test_a_drawing_of_a_deep_graph_stays_narrow() -> None:
+    chain = [node("s0"), *(node(f"s{n}", f"s{n - 1}") for n in range(1, 3_000))]
+    lines = Graph(tuple(chain)).ascii().splitlines()
+    assert lines[0] == "   1  s0"
+    assert lines[-1] == "3000  s2999 <- s2998"
+
+
+def test_a_drawing_cannot_move_the_cursor() -> None:
+    assert Graph((node("a\x1b[2J\nb"),)).ascii({"a\x1b[2J\nb": "odd\r"}) == "1  a?[2J?b (odd?)\n"
+
+
+@given(dags())
+def test_a_drawing_has_every_node_below_its_parents(graph: Graph) -> None:
+    lines = graph.ascii().splitlines()
+    level = {line.split()[1]: int(line.split()[0]) for line in lines if "…" not in line}
+    for each in graph.nodes:
+        for parent in each.depends_on:
+            if {each.name, parent} <= level.keys():
+                assert level[parent] < level[each.name]

@@ -72,7 +72,7 @@ class Crowd:
         work: list[Work] = []
         for run in runs:
             found = await work_of(self.engine, run.id)
-            _is_right(found, len(self.engine.definitions.graph(run.workflow).nodes))  # type: ignore[union-attr]
+            _is_right(found, len(self.engine.definitions.of_code(run.workflow).nodes))  # type: ignore[union-attr]
             work += found
         for run in runs:
             if run.workflow == app.square.name:

@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast.coordinator import Coordinator
+from holdfast.core.dag_document import graph_of_nodes
 from holdfast.core.graph import Graph, Node
 from holdfast.core.operations import CompleteWork, Handed, Offer, Operation, StartRun
-from holdfast.core.rows import Work
+from holdfast.core.rows import Definition, Run, Work
 from holdfast.core.seams import Clock
-from holdfast.models.dag import DagMachine
-from holdfast.models.lifecycle import Lifecycle, decisions
+from holdfast.core.view import View
+from holdfast.models.decisions import decisions
 from holdfast.store.contract import ClaimRequest, Store
 from tests.support.stores import Site, VirtualClock
 
@@ -31,17 +32,28 @@ GRAPHS: Mapping[str, Graph] = {
 }
 
 
+NAMES = tuple(f"{workflow}.{node.id}" for workflow, graph in GRAPHS.items() for node in graph.nodes)
+
+
 class Workflows:
     """What this process knows."""
 
-    def graph(self, workflow: str) -> Graph | None:
-        return GRAPHS.get(workflow)
+    since = 0
+
+    def graph(self, view: View, run: Run) -> Graph | None:
+        return GRAPHS.get(run.workflow)
+
+    def parsed(self, definition: Definition) -> Graph:
+        return graph_of_nodes(definition.nodes)
+
+    def can_run(self, work: Work) -> bool:
+        return True
 
 
 def make_coordinator(
     store: Store, clock: Clock, *, extra: Mapping[type[Operation], Any] | None = None, **options: Any
 ) -> Coordinator:
-    known = decisions(Lifecycle({"dag": DagMachine()}, Workflows()))
+    known = decisions(Workflows())
     return Coordinator(store, known | dict(extra or {}), clock, **options)
 
 
@@ -71,7 +83,7 @@ def complete(run: str, node: str = "only", *, token: int = 1, attempt: int = 1, 
 
 
 def claim_request(worker: str = "w", queue: str = "default", limit: int = 1000) -> ClaimRequest:
-    return ClaimRequest(worker=worker, queue=queue, limit=limit, workflows=tuple(GRAPHS), actions=(JOB,))
+    return ClaimRequest(worker=worker, queue=queue, limit=limit, workflows=tuple(GRAPHS), actions=NAMES)
 
 
 def by_key(handed: Sequence[Handed]) -> list[Handed]:

@@ -21,7 +21,7 @@ from holdfast.core.rows import Run, Work
 from holdfast.runtime.system import RealClock
 from holdfast.store.contract import Store, WorkerRow
 from holdfast.store.statements import statements
-from tests.kernel.kernels import GRAPHS, JOB, claim_request, complete, make_coordinator, start
+from tests.kernel.kernels import GRAPHS, NAMES, claim_request, complete, make_coordinator, start
 from tests.kernel.postgres_watch import deadlocks, outsider, until_someone_waits_for_a_lock
 from tests.kernel.scripts import unsound
 from tests.support.stores import Site, change, every_row
@@ -102,7 +102,7 @@ async def test_k3_a_cancel_waits_for_a_claim_that_is_just_being_written(postgres
         await first.submit(start("r"))
         transaction = claiming.transaction()
         await transaction.start()
-        assert len(await claiming.fetch(claim, "default", list(GRAPHS), [JOB], 5, "theirs")) == 1
+        assert len(await claiming.fetch(claim, "default", list(GRAPHS), list(NAMES), 5, "theirs")) == 1
         cancelling = first.submit(CancelRun(run="r"))
         await until_someone_waits_for_a_lock(postgres_site.url)
         await transaction.commit()
@@ -133,7 +133,7 @@ async def test_k10_claims_and_promotions_never_wait_for_a_batch_and_no_batch_for
 async def test_k10_a_heartbeat_does_not_wait_for_a_batch_over_the_workers_items(postgres_site: Site) -> None:
     """The lease of everything a worker holds is its own row: no order of locks to get wrong."""
     async with two_engines(postgres_site) as (first, _, store, other):
-        row = WorkerRow(id="w", host="here", pid=1, queues=("default",), workflows=tuple(GRAPHS), actions=(JOB,))
+        row = WorkerRow(id="w", host="here", pid=1, queues=("default",), workflows=tuple(GRAPHS), actions=NAMES)
         await other.enroll(row, 30.0)
         await first.submit_batch([start(f"r{number}", "join", lease=True) for number in range(5)])
         first.cache.clear()

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
+from holdfast.core.dag_document import stored_nodes
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.operations import (
     AnyOperation,
@@ -18,6 +19,7 @@ from holdfast.core.operations import (
     ClaimWork,
     DiscardDead,
     FailWork,
+    ForkRun,
     KillWork,
     LapseWork,
     Operation,
@@ -25,15 +27,18 @@ from holdfast.core.operations import (
     ReattemptNode,
     RecordProgress,
     ReleaseWork,
+    ReshapeRun,
     ResumeRun,
     RetryRun,
     SetHold,
     Settled,
     SkipNode,
     Started,
+    SteerWork,
+    StoreGraph,
 )
 from holdfast.store.contract import Store
-from tests.kernel.kernels import complete, opened_kernel, start
+from tests.kernel.kernels import GRAPHS, complete, opened_kernel, start
 from tests.support.stores import Site, empty, every_row
 
 AT: dict[str, Any] = {"run": "r", "node": "only", "attempt": 1, "token": 1}
@@ -54,6 +59,11 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
     "fail, with a retry": (LEASED, FailWork(**AT, error=b"{}", retryable=True, attempts=3)),
     "fail, for good": (LEASED, FailWork(**AT, error=b"{}")),
     "fail, skipped": ([start("r", lease=True, on_failure="skip")], FailWork(**AT, error=b"{}", timed_out=True)),
+    "steer, skip": (LEASED, SteerWork(**AT, wish="skip")),
+    "steer, pause": (LEASED, SteerWork(**AT, wish="pause")),
+    "steer, cancel": (LEASED, SteerWork(**AT, wish="cancel")),
+    "steer, reattempt": (LEASED, SteerWork(**AT, wish="reattempt", after=5_000_000)),
+    "steer, finish": ([start("r", "join", lease=True)], SteerWork(**AT | {"node": "x"}, wish="finish")),
     "kill": (LEASED, KillWork(**AT, error=b"{}")),
     "kill, skipped": ([start("r", lease=True, on_failure="skip")], KillWork(**AT, error=b"{}")),
     "release": (LEASED, ReleaseWork(**AT)),
@@ -75,6 +85,16 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
     "reattempt": (GAVE_UP, ReattemptNode(run="r", node="only")),
     "skip": (GAVE_UP, SkipNode(run="r", node="only")),
     "skip, not started": ([start("r", "chain")], SkipNode(run="r", node="a")),
+    "skip, without a row": ([start("r", "chain")], SkipNode(run="r", node="b")),
+    "fork": (
+        [start("s", "chain", lease=True), complete("s", "a", lease=True)],
+        ForkRun(run="r", source="s", from_node="b"),
+    ),
+    "store a graph": (
+        [start("r", "chain", lease=True), complete("r", "a")],
+        StoreGraph(run="r", nodes=stored_nodes(GRAPHS["chain"]), signature=GRAPHS["chain"].signature),
+    ),
+    "reshape": ([start("r", "chain")], ReshapeRun(run="r")),
     "discard": (DEAD, DiscardDead(run="r", node="only")),
     "hold": ([], SetHold(scope="queue", name="q")),
     "release a hold": ([SetHold(scope="queue", name="q")], SetHold(scope="queue", name="q", on=False)),

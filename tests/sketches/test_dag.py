@@ -6,9 +6,10 @@ import pytest
 
 from holdfast.core.graph import Graph, Node
 from holdfast.core.operations import CompleteWork, StartRun
-from holdfast.core.rows import BLOCKED, COMPLETED, READY
-from holdfast.models.dag import DagMachine
-from holdfast.models.lifecycle import Lifecycle, decisions
+from holdfast.core.rows import BLOCKED, COMPLETED, READY, Run
+from holdfast.core.view import View
+from holdfast.models.decisions import decisions
+from tests.kernel.kernels import Workflows
 from tests.sketches.dag import DagSketch, Finish, Start
 from tests.sketches.kernel import both_ways, claims
 
@@ -16,10 +17,10 @@ DIAMOND = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c")}
 SKETCH = DagSketch(DIAMOND).decisions()
 
 
-class KnownGraph:
+class KnownGraph(Workflows):
     """Definitions that know the diamond."""
 
-    def graph(self, workflow: str) -> Graph:
+    def graph(self, view: View, run: Run) -> Graph:
         return Graph(tuple(Node(id=node, name=node, job=node, depends_on=above) for node, above in DIAMOND.items()))
 
 
@@ -53,7 +54,7 @@ async def test_a_node_counted_once_too_often_undoes_that_operation_alone() -> No
 
 async def test_the_sketch_and_the_real_machine_count_alike() -> None:
     """The dag machine of the package is this sketch with attempts, failures and hand-over added."""
-    real = decisions(Lifecycle({"dag": DagMachine()}, KnownGraph()))
+    real = decisions(KnownGraph())
     nodes = ("a", "c", "b")
     steps = [step for node in nodes for step in (claims("r", node), finish(node))]
     really = [

@@ -6,19 +6,19 @@ from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
 from holdfast.core.graph import Graph, Node
 from holdfast.core.operations import CompleteWork, StartRun
-from holdfast.core.rows import READY, SUSPENDED, TABLES, WAITS, WORK
-from holdfast.models.dag import DagMachine
-from holdfast.models.lifecycle import Lifecycle
-from holdfast.models.lifecycle import decisions as kernel_decisions
+from holdfast.core.rows import READY, SUSPENDED, TABLES, WAITS, WORK, Run
+from holdfast.core.view import View
+from holdfast.models.decisions import decisions as kernel_decisions
 from holdfast.store.memory import MemoryStore
+from tests.kernel.kernels import Workflows
 from tests.sketches.function import TURN, Broadcast, FireTimer, Start, Suspend, decisions
 from tests.sketches.kernel import INPUTS, NOW, TIMERS, StillClock, claims
 
 
-class JoinOfThree:
+class JoinOfThree(Workflows):
     """Definitions that know one workflow: three entry points and a node that needs them all."""
 
-    def graph(self, workflow: str) -> Graph:
+    def graph(self, view: View, run: Run) -> Graph:
         entries = tuple(Node(id=name, name=name, job=name) for name in "abc")
         return Graph((*entries, Node(id="join", name="join", job="join", depends_on=("a", "b", "c"))))
 
@@ -30,7 +30,7 @@ def complete(node: str) -> CompleteWork:
 async def test_k4_a_run_that_is_met_again_by_its_key_does_not_make_old_rows_current() -> None:
     """K4: a run's row that is newer than the remembered one condemns all rows remembered with the older."""
     store = MemoryStore(StillClock())
-    known = kernel_decisions(Lifecycle({"dag": DagMachine()}, JoinOfThree()))
+    known = kernel_decisions(JoinOfThree())
     ours, theirs = (Coordinator(store, known, StillClock()) for _ in range(2))
     start = StartRun(run="r", workflow="joins", model="dag", key="k", input_digest="same")
     await ours.submit_batch([start, *(claims("r", node) for node in "abc"), complete("a")])

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, Literal, Never, ParamSpec, Protocol, Typ
 
 from holdfast.authoring.context import entered, is_running, require_transaction, stand_in_context
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
-from holdfast.core.codec import CallCodec
+from holdfast.core.codec import DEFAULT_LIMIT_BYTES, CallCodec
 from holdfast.core.errors import UsageError
 from holdfast.core.graph import NodePolicy, known_names, validated_timeout
 from holdfast.core.retry import ACTION_RETRY, Retry
@@ -31,6 +31,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 Isolation = Literal["thread", "process"]
 ISOLATIONS = (None, "thread", "process")
+ORDERS_LIMIT = 256
 
 
 class Unset(enum.Enum):
@@ -90,6 +91,7 @@ class Action(Generic[P, R]):
         self._is_async = inspect.iscoroutinefunction(fn)
         # Shared with the copies that options() makes, so that hints are read once for all of them.
         self._codec: list[CallCodec] = []
+        self._orders: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def __repr__(self) -> str:
         return f"<action {self.name} of {self.__holdfast__.place}>"
@@ -179,6 +181,26 @@ class Action(Generic[P, R]):
                 f"action {self.name} cannot be called like this: {error}",
                 hint=f"its signature is {self.name}{signature}",
             ) from None
+
+    def encode_keywords(self, args: Mapping[str, Any], limit: int = DEFAULT_LIMIT_BYTES) -> bytes | None:
+        """The call with these arguments by name, as a node of a DAG keeps it; None for no arguments.
+
+        UsageError that shows the signature unless it can be called like this.
+        """
+        names = tuple(args)
+        order = self._orders.get(names)
+        if order is None:
+            # Whether a call fits depends on the names alone, so a fan-out of thousands is checked once.
+            self.check_arguments((), args)
+            if len(self._orders) >= ORDERS_LIMIT:  # a function with **kwargs has no end of them
+                self._orders.clear()
+            order = self._orders[names] = self._in_order(names)
+        return self.call.encode_keywords({name: args[name] for name in order}, limit=limit) or None
+
+    def _in_order(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """As the function declares them, so that the same arguments are the same bytes in whatever order given."""
+        declared = {name: position for position, name in enumerate(inspect.signature(self._fn).parameters)}
+        return tuple(sorted(names, key=lambda name: (declared.get(name, len(declared)), name)))
 
 
 class ActionDecorator(Protocol):

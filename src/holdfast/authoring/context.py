@@ -12,8 +12,18 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Never, Protocol
 
+from holdfast.authoring.flow_control import (
+    CancelThisRun,
+    FinishThisRun,
+    PauseThisRun,
+    ReattemptThisNode,
+    SkipThisNode,
+    checked_delay,
+    checked_reason,
+)
 from holdfast.core.errors import UsageError
 from holdfast.core.ids import idempotency_key
 
@@ -164,6 +174,31 @@ class Context:
             )
         if self._on_note is not None:
             self._on_note(text)
+
+    # -- what becomes of this node and its run. Each raises a signal, so that no code after it runs.
+
+    def skip(self, reason: str = "") -> Never:
+        """End this node here as skipped: what depends on it goes on as if it had completed."""
+        raise SkipThisNode(self._reason(reason))
+
+    def pause(self, reason: str = "") -> Never:
+        """Stop here and pause the run; this node runs again from its beginning when the run is resumed."""
+        raise PauseThisRun(self._reason(reason))
+
+    def cancel(self, reason: str = "") -> Never:
+        """Stop here and cancel the run."""
+        raise CancelThisRun(self._reason(reason))
+
+    def reattempt(self, after: float | timedelta | None = None, reason: str = "") -> Never:
+        """Stop here and run this node again from its beginning, now or `after` seconds; this is no failure."""
+        raise ReattemptThisNode(checked_delay(after, self.node.name), self._reason(reason))
+
+    def finish(self, reason: str = "") -> Never:
+        """End this node as completed and the run with it: nodes that have not started are not run."""
+        raise FinishThisRun(self._reason(reason))
+
+    def _reason(self, reason: object) -> str:
+        return checked_reason(reason, self.node.name)
 
 
 _current: ContextVar[Context | None] = ContextVar("holdfast_context", default=None)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, digest
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
 from holdfast.core.errors import DagError, PayloadRefused, UsageError
 from holdfast.core.graph import known_names
 
@@ -106,19 +106,21 @@ class DagFields:
             for name, default in self._defaults.items()
         }
 
-    def encode(self, values: Mapping[str, Any], limit: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    def encode(
+        self, values: Mapping[str, Any], limit: int = DEFAULT_LIMIT_BYTES, codecs: Codecs = DEFAULT_CODECS
+    ) -> bytes:
         """The fields as one stored payload."""
         struct = self._struct_type()
-        return DEFAULT_CODECS.encode(struct(**values), struct, where=self._where, limit=limit).data
+        return codecs.encode(struct(**values), struct, where=self._where, limit=limit).data
 
     def digest(self, values: Mapping[str, Any]) -> str:
         """Equal for equal fields, also when their dicts are in another order."""
         struct = self._struct_type()
         return digest(DEFAULT_CODECS.canonical(struct(**values), struct, where=self._where))
 
-    def decode(self, data: bytes, codec: str | None = None) -> dict[str, Any]:
+    def decode(self, data: bytes, codec: str | None = None, codecs: Codecs = DEFAULT_CODECS) -> dict[str, Any]:
         """The fields of a stored payload; one added to the class since then has its default."""
-        decoded = DEFAULT_CODECS.decode(data, self._struct_type(), where=self._where, codec=codec)
+        decoded = codecs.decode(data, self._struct_type(), where=self._where, codec=codec)
         return {name: getattr(decoded, name) for name in self._defaults}
 
     def _checked_value(self, name: str, hint: Any, value: Any) -> Any:

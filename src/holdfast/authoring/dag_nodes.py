@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, 
 
 from holdfast.authoring.actions import UNSET, Action, Unset, check_function, check_transactional, overridden
 from holdfast.authoring.context import entered, is_running, require_transaction, stand_in_context
+from holdfast.authoring.dag_conditions import Condition, Conditions, listed_conditions
 from holdfast.authoring.registry import validated_name
 from holdfast.core.errors import DagError
 from holdfast.core.graph import NodePolicy
@@ -58,6 +59,8 @@ class Declaration:
     timeout: float | Unset | None = UNSET
     queue: str | Unset | None = UNSET
     transactional: bool | Unset = UNSET
+    skip_if: tuple[Condition, ...] | Unset = UNSET
+    cancel_if: tuple[Condition, ...] | Unset = UNSET
     job: Action[..., Any] | None = None
     args: Mapping[str, Any] = field(default_factory=dict)
 
@@ -85,6 +88,8 @@ class Declaration:
             timeout=earlier.timeout if self.timeout is UNSET else self.timeout,
             queue=earlier.queue if self.queue is UNSET else self.queue,
             transactional=earlier.transactional if self.transactional is UNSET else self.transactional,
+            skip_if=earlier.skip_if if self.skip_if is UNSET else self.skip_if,
+            cancel_if=earlier.cancel_if if self.cancel_if is UNSET else self.cancel_if,
         )
 
 
@@ -190,6 +195,8 @@ def step(
     timeout: float | Unset | None = ...,
     queue: str | Unset | None = ...,
     transactional: bool | Unset = ...,
+    skip_if: Conditions | Unset = ...,
+    cancel_if: Conditions | Unset = ...,
 ) -> NodeDecorator: ...
 @overload
 def step(
@@ -204,6 +211,8 @@ def step(
     retry: Retry | Unset = ...,
     timeout: float | Unset | None = ...,
     queue: str | Unset | None = ...,
+    skip_if: Conditions | Unset = ...,
+    cancel_if: Conditions | Unset = ...,
 ) -> JobNode[R]: ...
 def step(
     fn: Callable[[Any], Any] | None = None,
@@ -218,6 +227,8 @@ def step(
     timeout: float | Unset | None = UNSET,
     queue: str | Unset | None = UNSET,
     transactional: bool | Unset = UNSET,
+    skip_if: Conditions | Unset = UNSET,
+    cancel_if: Conditions | Unset = UNSET,
     job: Action[..., Any] | None = None,
     args: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -225,6 +236,9 @@ def step(
 
     `after_step` and `before_step` insert it elsewhere in the chain. `depends_on` replaces what it waits
     for (None or [] makes it an entry point) and `also_depends_on` adds to it; both leave the chain as it is.
+
+    `skip_if` and `cancel_if` are asked before it runs: a function of the instance, plain or async, the name of
+    a method or field, or a bool; or a list of these, of which one suffices.
     """
     return _declare(
         fn,
@@ -239,6 +253,8 @@ def step(
             timeout=timeout,
             queue=queue,
             transactional=transactional,
+            skip_if=_conditions(skip_if, "skip_if"),
+            cancel_if=_conditions(cancel_if, "cancel_if"),
             job=job,
             args={} if args is None else dict(args),
         ),
@@ -256,6 +272,8 @@ def task(
     timeout: float | Unset | None = ...,
     queue: str | Unset | None = ...,
     transactional: bool | Unset = ...,
+    skip_if: Conditions | Unset = ...,
+    cancel_if: Conditions | Unset = ...,
 ) -> NodeDecorator: ...
 @overload
 def task(
@@ -267,6 +285,8 @@ def task(
     retry: Retry | Unset = ...,
     timeout: float | Unset | None = ...,
     queue: str | Unset | None = ...,
+    skip_if: Conditions | Unset = ...,
+    cancel_if: Conditions | Unset = ...,
 ) -> JobNode[R]: ...
 def task(
     fn: Callable[[Any], Any] | None = None,
@@ -278,6 +298,8 @@ def task(
     timeout: float | Unset | None = UNSET,
     queue: str | Unset | None = UNSET,
     transactional: bool | Unset = UNSET,
+    skip_if: Conditions | Unset = UNSET,
+    cancel_if: Conditions | Unset = UNSET,
     job: Action[..., Any] | None = None,
     args: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -292,6 +314,8 @@ def task(
             timeout=timeout,
             queue=queue,
             transactional=transactional,
+            skip_if=_conditions(skip_if, "skip_if"),
+            cancel_if=_conditions(cancel_if, "cancel_if"),
             job=job,
             args={} if args is None else dict(args),
         ),
@@ -344,6 +368,17 @@ def check_method(function: Callable[[Any], Any], declaration: Declaration, decor
             "self alone",
             hint="put what it needs into the class's fields, or make it an action and use job= with args=",
         )
+
+
+def _conditions(given: Conditions | Unset, option: str) -> tuple[Condition, ...] | Unset:
+    if given is UNSET:
+        return UNSET
+    if isinstance(given, DeclaredNode):
+        raise DagError(
+            f"{option}={given.node_name} is a {given.declaration.kind}, which is run and not asked",
+            hint="use a plain method of the class",
+        )
+    return listed_conditions(given, option)
 
 
 def _listed(given: Dependencies | None, option: str) -> tuple[Dependency, ...]:

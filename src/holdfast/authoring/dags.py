@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, Self, dataclass
 
 from holdfast.authoring.actions import UNSET, Isolation, Unset
 from holdfast.authoring.dag_chain import ResolvedNode, resolved
+from holdfast.authoring.dag_conditions import Condition, Conditions, bound_conditions, check_names, listed_conditions
 from holdfast.authoring.dag_fields import DagFields
 from holdfast.authoring.dag_nodes import DeclaredNode, JobNode, MethodNode, check_method
 from holdfast.authoring.registry import Definition, Registry, default_registry
-from holdfast.core.codec import DEFAULT_LIMIT_BYTES
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, JSON, Codecs
 from holdfast.core.errors import DagError, UnknownNode, UsageError
-from holdfast.core.graph import Graph, Node, known_names
+from holdfast.core.graph import Graph, Node, NodePolicy, known_names
+from holdfast.core.retry import RetryOn
 
-__all__ = ["Dag", "DagDefinition", "NodeCall", "OnFailure", "callable_of"]
+__all__ = ["ON_FAILURE", "Dag", "DagDefinition", "NodeCall", "OnFailure", "callable_of", "job_call"]
 
 OnFailure = Literal["pause", "fail", "cancel", "skip"]
 ON_FAILURE: tuple[OnFailure, ...] = ("pause", "fail", "cancel", "skip")
@@ -31,12 +33,19 @@ ON_FAILURE: tuple[OnFailure, ...] = ("pause", "fail", "cancel", "skip")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCall:
-    """A node ready to be run: a call without arguments, and where it may run."""
+    """A node ready to be run: a call without arguments, where it may run, and what to ask before.
+
+    Any of `cancel_if`, then any of `skip_if`, may say that it is not to run; each may return an awaitable.
+    `retry_on` is the part of the policy that is code, which a stored graph does not hold.
+    """
 
     call: Callable[[], Any]
     is_async: bool
     transactional: bool
     isolation: Isolation | None = None
+    skip_if: tuple[Callable[[], Any], ...] = ()
+    cancel_if: tuple[Callable[[], Any], ...] = ()
+    retry_on: RetryOn = (Exception,)
 
     def __call__(self) -> Any:
         return self.call()
@@ -45,7 +54,10 @@ class NodeCall:
 class DagDefinition:
     """What a Dag class says, resolved: its nodes, fields and policies."""
 
-    __slots__ = ("_graph", "cls", "fields", "methods", "nodes", "on_failure", "registry")
+    __slots__ = (
+        "_graph", "by_name", "cancel_if", "cls", "fields", "methods", "nodes", "on_failure", "own_cancel_if",
+        "policies", "registry",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -55,10 +67,16 @@ class DagDefinition:
         fields: DagFields,
         on_failure: OnFailure,
         registry: Registry,
+        own_cancel_if: tuple[Condition, ...] = (),
     ) -> None:
         self.cls = cls
         self.nodes = nodes
+        self.by_name = {each.name: each.node for each in nodes}
         self.methods = {each.node.attribute: each.node for each in nodes if isinstance(each.node, MethodNode)}
+        self.policies = {each.name: _policy(each) for each in nodes}
+        self.own_cancel_if = own_cancel_if
+        inherited = [base.__dag__.own_cancel_if for base in _dag_bases(cls) if base is not cls]
+        self.cancel_if = tuple(condition for each in (*inherited, own_cancel_if) for condition in each)
         self.fields = fields
         self.on_failure = on_failure
         self.registry = registry
@@ -90,9 +108,9 @@ class DagDefinition:
             name=resolved_node.name,
             job=None if job is None else job.name,
             method=resolved_node.node.attribute if job is None else None,
-            args=None if job is None or not encode_arguments else job.call.encode_call((), dict(declaration.args)),
+            args=None if job is None or not encode_arguments else job.encode_keywords(declaration.args),
             depends_on=resolved_node.depends_on,
-            policy=declaration.policy(f"{declaration.kind} {resolved_node.name}"),
+            policy=self.policies[resolved_node.name],
         )
 
 
@@ -101,8 +119,9 @@ class Dag:
     """Base of class DAGs: annotated attributes are the input, `@hf.step` and `@hf.task` the nodes.
 
     Class options: `on_failure` says what happens when a node gives up ("pause", "fail", "cancel", "skip"),
-    `name` and `aliases` how it is stored, `registry` where it is registered. A subclass inherits
-    fields, nodes, on_failure and registry, and may insert nodes into its parent's chain.
+    `name` and `aliases` how it is stored, `registry` where it is registered, `cancel_if` what is asked before
+    every node and cancels the run. A subclass inherits fields, nodes, on_failure and registry, may insert nodes
+    into its parent's chain, and adds its own cancel_if to its parent's.
     """
 
     __holdfast__: ClassVar[Definition]
@@ -115,13 +134,14 @@ class Dag:
         name: str | None = None,
         aliases: tuple[str, ...] | list[str] = (),
         registry: Registry | None = None,
+        cancel_if: Conditions = (),
         **unknown: Any,
     ) -> None:
         super().__init_subclass__()
         for option in unknown:
             raise DagError(
                 f"{cls.__qualname__} has no class option {option!r}",
-                hint=known_names(option, ("on_failure", "name", "aliases", "registry")),
+                hint=known_names(option, ("on_failure", "name", "aliases", "registry", "cancel_if")),
             )
         inherited = getattr(cls, "__dag__", None)
         if on_failure is UNSET:
@@ -138,8 +158,14 @@ class Dag:
             _check_attributes(cls, nodes, fields)
             _check_jobs(nodes, registry)
             definition = DagDefinition(
-                cls, nodes=resolved(list(nodes.values())), fields=fields, on_failure=on_failure, registry=registry
+                cls,
+                nodes=resolved(list(nodes.values())),
+                fields=fields,
+                on_failure=on_failure,
+                registry=registry,
+                own_cancel_if=listed_conditions(cancel_if, "the class option cancel_if"),
             )
+            _check_conditions(cls, definition)
         except DagError as error:
             raise DagError(f"class {cls.__qualname__}: {error.message}", hint=error.hint) from None
         cls.__dag__ = definition
@@ -204,15 +230,15 @@ class Dag:
         return cls.compiled_dag().mermaid()
 
     @classmethod
-    def decode_fields(cls, data: bytes, codec: str | None = None) -> Self:
+    def decode_fields(cls, data: bytes, codec: str | None = None, codecs: Codecs = DEFAULT_CODECS) -> Self:
         """The instance whose `encode_fields` gave these bytes, written with the codec of that tag."""
         instance = cls.__new__(cls)
-        instance.__dict__.update(_definition_of(cls).fields.decode(data, codec))
+        instance.__dict__.update(_definition_of(cls).fields.decode(data, codec, codecs))
         return instance
 
-    def encode_fields(self, limit: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    def encode_fields(self, limit: int = DEFAULT_LIMIT_BYTES, codecs: Codecs = DEFAULT_CODECS) -> bytes:
         """The fields as the stored input of a run, for `decode_fields`; PayloadTooLarge if that is over the limit."""
-        return self.__dag__.fields.encode(self._values(), limit)
+        return self.__dag__.fields.encode(self._values(), limit, codecs)
 
     def _values(self) -> dict[str, Any]:
         # Not __dict__ itself: a cached property of the user's may live there too.
@@ -236,25 +262,60 @@ def callable_of(instance: Dag, node: Node) -> NodeCall:
     """
     definition = type(instance).__dag__
     if node.job is not None:
-        action = definition.registry.action(node.job)
-        # Decoded for every call: what the job receives is the stored form, and its own copy.
-        args, kwargs = ((), {}) if node.args is None else action.call.decode_call(node.args)
-        return NodeCall(
-            call=functools.partial(action.fn, *args, **kwargs),
-            is_async=action.is_async,
-            transactional=action.transactional,
-            isolation=action.isolation,
+        ready = job_call(node, definition.registry)
+        # A class's node is known by its id, also in a stored graph where its name was changed.
+        declared = definition.by_name.get(node.id)
+        if not isinstance(declared, JobNode) or declared.job.name != node.job:
+            declared = None
+    else:
+        declared = definition.methods.get(str(node.method))
+        if not isinstance(declared, MethodNode):
+            raise UnknownNode(
+                f"node {node.name!r} runs the method {node.method!r}, which {type(instance).__qualname__} does not "
+                "have as a step or task",
+                hint="bring the method back, or change the node with import_dag: "
+                + known_names(str(node.method), definition.methods),
+            )
+        ready = NodeCall(
+            call=functools.partial(declared.fn, instance),
+            is_async=declared.is_async,
+            transactional=declared.transactional,
         )
-    method = definition.methods.get(str(node.method))
-    if method is None:
-        raise UnknownNode(
-            f"node {node.name!r} runs the method {node.method!r}, which {type(instance).__qualname__} does not have "
-            "as a step or task",
-            hint="bring the method back, or change the node with import_dag: "
-            + known_names(str(node.method), definition.methods),
-        )
+    return _with_conditions(ready, definition, declared, instance)
+
+
+def job_call(node: Node, registry: Registry) -> NodeCall:
+    """What a node that runs a job does, in a class or in a DAG without one; MissingJob if the code is gone."""
+    action = registry.action(str(node.job))
+    # Decoded for every call: what the job receives is the stored form, and its own copy.
+    args, kwargs = ((), {}) if node.args is None else action.call.decode_call(node.args, JSON.tag)
     return NodeCall(
-        call=functools.partial(method.fn, instance), is_async=method.is_async, transactional=method.transactional
+        call=functools.partial(action.fn, *args, **kwargs),
+        is_async=action.is_async,
+        transactional=action.transactional,
+        isolation=action.isolation,
+        retry_on=action.policy.retry.retry_on,
+    )
+
+
+def _with_conditions(
+    ready: NodeCall, definition: DagDefinition, declared: DeclaredNode | None, instance: Dag
+) -> NodeCall:
+    skip_if: tuple[Condition, ...] = ()
+    cancel_if = definition.cancel_if
+    retry_on = ready.retry_on
+    if declared is not None:
+        declaration = declared.declaration
+        skip_if = () if declaration.skip_if is UNSET else declaration.skip_if
+        cancel_if += () if declaration.cancel_if is UNSET else declaration.cancel_if
+        retry_on = definition.policies[declared.node_name].retry.retry_on
+    if not skip_if and not cancel_if and retry_on is ready.retry_on:
+        return ready
+    return dataclasses.replace(
+        ready,
+        skip_if=bound_conditions(skip_if, instance),
+        cancel_if=bound_conditions(cancel_if, instance),
+        retry_on=retry_on,
     )
 
 
@@ -264,7 +325,7 @@ def _definition_of(cls: type[Dag]) -> DagDefinition:
     return cls.__dag__
 
 
-def _dag_bases(cls: type[Dag]) -> list[type]:
+def _dag_bases(cls: type[Dag]) -> list[type[Dag]]:
     return [base for base in reversed(cls.__mro__) if issubclass(base, Dag) and base is not Dag]
 
 
@@ -337,6 +398,24 @@ def _check_attributes(cls: type[Dag], nodes: dict[str, DeclaredNode], fields: Da
             what = f"a {nodes[name].declaration.kind}" if name in nodes else "a field"
             keep = f"; name={name!r} still shows the node under that name" if name in nodes else ""
             raise DagError(f"{name!r} is {what} and also a method of hf.Dag", hint=f"rename the attribute{keep}")
+
+
+def _policy(each: ResolvedNode) -> NodePolicy:
+    declaration = each.node.declaration
+    return declaration.policy(f"{declaration.kind} {each.name}")
+
+
+def _check_conditions(cls: type[Dag], definition: DagDefinition) -> None:
+    nodes, fields = {each.node.attribute for each in definition.nodes}, definition.fields.names
+    check = functools.partial(check_names, cls=cls, nodes=nodes, fields=fields)
+    check(definition.cancel_if, option="the class option cancel_if")
+    for each in definition.nodes:
+        declaration = each.node.declaration
+        owner = f"of {declaration.kind} {each.name!r}"
+        if declaration.skip_if is not UNSET:
+            check(declaration.skip_if, option=f"skip_if {owner}")
+        if declaration.cancel_if is not UNSET:
+            check(declaration.cancel_if, option=f"cancel_if {owner}")
 
 
 def _check_jobs(nodes: dict[str, DeclaredNode], registry: Registry) -> None:

@@ -12,15 +12,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from holdfast.authoring.actions import Action, Bound
+from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
+from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag, OnFailure
 from holdfast.authoring.registry import Registry
-from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES
-from holdfast.core.errors import DagError, UnknownWorkflow, UsageError
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
+from holdfast.core.errors import DagError, PayloadTooLarge, UnknownWorkflow, UsageError
 from holdfast.core.graph import Graph, Node, NodePolicy, known_names
 
-__all__ = ["StartSpec", "graph_of_action", "resolve_start"]
+__all__ = ["StartSpec", "check_jobs", "graph_of_action", "resolve_start"]
 
-STARTABLE = "an instance of an hf.Dag class, an action with its arguments, action.bind(…), or a registered name"
+STARTABLE = (
+    "an instance of an hf.Dag class, what DagBuilder.build() gives, an action or a template with its arguments, "
+    "action.bind(…), or a registered name"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +34,9 @@ class StartSpec:
 
     `input_digest` is equal for equal inputs, whatever their bytes: it decides whether a key is used for
     the same start again (I12). `source` says where the graph will be read from at each decision: the
-    class or the action that is registered as `workflow`. `override` is the policy given with
-    `.options(…)` for this run alone; the graph holds it already, but code read later does not, so it has
-    to be stored with the run.
+    class or the action that is registered as `workflow`, or, when it was built, `document`, its frozen
+    nodes (I27). `override` is the policy given with `.options(…)` for this run alone; the graph holds it
+    already, but code read later does not, so it has to be stored with the run.
     """
 
     workflow: str
@@ -40,36 +45,57 @@ class StartSpec:
     input_digest: str
     codec: str
     graph: Graph
-    source: Literal["class", "action"]
+    source: Literal["class", "action", "built"]
     on_failure: OnFailure
     override: NodePolicy | None = None
+    document: bytes = b""
 
 
 def resolve_start(
-    thing: object, args: tuple[Any, ...], registry: Registry, limit: int = DEFAULT_LIMIT_BYTES
+    thing: object,
+    args: tuple[Any, ...],
+    registry: Registry,
+    limit: int = DEFAULT_LIMIT_BYTES,
+    codecs: Codecs = DEFAULT_CODECS,
 ) -> StartSpec:
     """The start of anything startable with these positional arguments; UsageError says what can be started.
 
-    `limit` is the largest input in bytes.
+    `limit` is the largest input in bytes; `codecs` are the engine's, which write it.
     """
     if isinstance(thing, str):
-        return _by_name(thing, args, registry, limit)
+        return _by_name(thing, args, registry, limit, codecs)
     if isinstance(thing, Dag):
         if args:
             raise UsageError(
                 f"{thing!r} was started with {len(args)} more arguments, but its fields are its input",
                 hint=f"put them into the fields of {type(thing).__qualname__}",
             )
-        return _of_dag(thing, registry, limit)
+        return _of_dag(thing, registry, limit, codecs)
     if isinstance(thing, Bound):
         if args:
             raise UsageError(
                 f"action {thing.action.name} was bound to its arguments and started with {len(args)} more",
                 hint="give all of them to bind(…)",
             )
-        return _of_action(thing.action, thing.args, thing.kwargs, registry, limit)
+        return _of_action(thing.action, thing.args, thing.kwargs, registry, limit, codecs)
     if isinstance(thing, Action):
-        return _of_action(thing, args, {}, registry, limit)
+        return _of_action(thing, args, {}, registry, limit, codecs)
+    if isinstance(thing, BuiltDag):
+        if args:
+            raise UsageError(
+                f"{thing!r} was started with {len(args)} arguments, but its nodes have theirs already",
+                hint="give them to its nodes, or start a @hf.dag_template with arguments",
+            )
+        return _of_built(thing, registry, limit, codecs)
+    if isinstance(thing, DagTemplate):
+        return _of_template(thing, args, {}, registry, limit, codecs)
+    if isinstance(thing, BoundTemplate):
+        if args:
+            raise UsageError(
+                f"template {thing.template.name} was bound to its arguments and started with {len(args)} more",
+                hint="give all of them to bind(…)",
+            )
+        return _of_template(thing.template, thing.args, thing.kwargs, registry, limit, codecs)
     raise _refusal(thing)
 
 
@@ -82,15 +108,17 @@ def graph_of_action(action: Action[..., Any], name: str | None = None) -> Graph:
     return Graph((Node(id=name, name=name, job=name, policy=action.policy),))
 
 
-def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int) -> StartSpec:
+def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int, codecs: Codecs) -> StartSpec:
     found = registry.startable(name)
     if isinstance(found, Action):
-        return _of_action(found, args, {}, registry, limit)
+        return _of_action(found, args, {}, registry, limit, codecs)
+    if isinstance(found, DagTemplate):
+        return _of_template(found, args, {}, registry, limit, codecs)
     if isinstance(found, type) and issubclass(found, Dag):
         if not args:
-            return _of_dag(found(), registry, limit)
+            return _of_dag(found(), registry, limit, codecs)
         if len(args) == 1 and isinstance(args[0], Mapping):
-            return _of_dag(found(**args[0]), registry, limit)
+            return _of_dag(found(**args[0]), registry, limit, codecs)
         raise UsageError(
             f"{name} was started by name with {len(args)} positional arguments, but its fields have names",
             hint=f'give one mapping: engine.start({name!r}, {{"field": value}}), or start an instance',
@@ -98,7 +126,7 @@ def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int) -
     raise _refusal(found)
 
 
-def _of_dag(instance: Dag, registry: Registry, limit: int) -> StartSpec:
+def _of_dag(instance: Dag, registry: Registry, limit: int, codecs: Codecs) -> StartSpec:
     cls = type(instance)
     graph = cls.compiled_dag()  # first: a class without nodes is not registered, and this says why
     _ = graph.signature  # a long graph's takes a while, which must not be spent inside a decision
@@ -107,9 +135,9 @@ def _of_dag(instance: Dag, registry: Registry, limit: int) -> StartSpec:
     return StartSpec(
         workflow=workflow,
         model="dag",
-        input=instance.encode_fields(limit),
+        input=instance.encode_fields(limit, codecs),
         input_digest=cls.__dag__.fields.digest({name: getattr(instance, name) for name in cls.__dag__.fields.names}),
-        codec=DEFAULT_CODECS.default.tag,
+        codec=codecs.default.tag,
         graph=graph,
         source="class",
         on_failure=cls.__dag__.on_failure,
@@ -117,23 +145,95 @@ def _of_dag(instance: Dag, registry: Registry, limit: int) -> StartSpec:
 
 
 def _of_action(
-    action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], registry: Registry, limit: int
+    action: Action[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    registry: Registry,
+    limit: int,
+    codecs: Codecs,
 ) -> StartSpec:
     _check_known(action.name, registry)
     action.check_arguments(args, kwargs)
     registered = registry.actions.get(action.name)
-    data = action.call.encode_call(args, kwargs, limit=limit)
+    data = action.call.encode_call(args, kwargs, limit=limit, codecs=codecs)
     return StartSpec(
         workflow=action.name,
         model="dag",
         input=data,
-        input_digest=action.call.input_digest(data),
-        codec=action.call.tag,
+        input_digest=action.call.input_digest(data, codecs=codecs),
+        codec=codecs.default.tag,
         graph=graph_of_action(action),
         source="action",
         on_failure="fail",
         override=action.policy if registered is not None and registered.policy != action.policy else None,
     )
+
+
+def _of_built(built: BuiltDag, registry: Registry, limit: int, codecs: Codecs) -> StartSpec:
+    if built.name in registry.known_workflows():
+        raise DagError(
+            f"the built DAG {built.name!r} has the name of something that is registered, and its runs would be taken "
+            "for runs of that",
+            hint=f"give the builder another name, such as DagBuilder({built.name + '-batch'!r})",
+        )
+    check_jobs(built.graph, registry, limit)
+    return StartSpec(
+        workflow=built.name,
+        model="dag",
+        input=b"",
+        input_digest=digest(built.graph.signature.encode()),
+        codec=codecs.default.tag,
+        graph=built.graph,
+        source="built",
+        on_failure=built.on_failure,
+        document=built.nodes_json,
+    )
+
+
+def _of_template(
+    template: DagTemplate[...],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    registry: Registry,
+    limit: int,
+    codecs: Codecs,
+) -> StartSpec:
+    _check_known(template.name, registry)
+    template.check_arguments(args, kwargs)
+    data = template.call.encode_call(args, kwargs, limit=limit, codecs=codecs)
+    # The decoded form, as everywhere (I14): what was built must not depend on what storing would change.
+    decoded_args, decoded_kwargs = template.call.decode_call(data, codecs=codecs)
+    built = template(*decoded_args, **decoded_kwargs)
+    check_jobs(built.graph, registry, limit)
+    _ = built.graph.signature  # not to be computed inside a decision
+    return StartSpec(
+        workflow=template.name,
+        model="dag",
+        input=data,
+        input_digest=template.call.input_digest(data, codecs=codecs),
+        codec=codecs.default.tag,
+        graph=built.graph,
+        source="built",
+        on_failure=built.on_failure,
+        document=built.nodes_json,
+    )
+
+
+def check_jobs(graph: Graph, registry: Registry, limit: int = DEFAULT_LIMIT_BYTES) -> None:
+    """UsageError unless this registry knows every job of the graph and no node's arguments are over the limit."""
+    for name in sorted({node.job for node in graph.nodes if node.job is not None} - registry.actions.keys()):
+        node = next(node for node in graph.nodes if node.job == name)
+        raise DagError(
+            f"node {node.name!r} runs the action {name!r}, which is not in this engine's registry",
+            hint="give the action and the engine the same registry=, or import the module that defines it; "
+            + known_names(name, registry.actions),
+        )
+    for node in graph.nodes:
+        if node.args is not None and len(node.args) > limit:
+            raise PayloadTooLarge(
+                f"the arguments of node {node.name!r} are {len(node.args):,} bytes, over the limit of {limit:,}",
+                hint="store the data elsewhere and pass a reference to it, or raise the engine's payload_limit_bytes",
+            )
 
 
 def _check_known(workflow: str, registry: Registry) -> None:
@@ -156,6 +256,8 @@ def _refusal(thing: object) -> UsageError:
             f"the class {thing.__qualname__} was started, not an instance of it",
             hint=f"write engine.start({thing.__qualname__}({fields}))",
         )
+    if isinstance(thing, DagBuilder):
+        return DagError(f"{thing!r} was started, and is not built yet", hint="write engine.start(builder.build())")
     if inspect.iscoroutine(thing):
         owner = None if thing.cr_frame is None else thing.cr_frame.f_locals.get("self")
         name = f"action {owner.name}" if isinstance(owner, Action) else thing.__qualname__
@@ -168,6 +270,6 @@ def _refusal(thing: object) -> UsageError:
         name = getattr(thing, "__qualname__", repr(thing))
         return UsageError(
             f"{name} is a plain function, which has no name to be stored under",
-            hint="decorate it with @hf.action and start that",
+            hint="decorate it with @hf.action, or with @hf.dag_template if it builds a DAG, and start that",
         )
     return UsageError(f"a {type(thing).__name__} cannot be started: {thing!r:.80}", hint=f"start {STARTABLE}")

@@ -112,11 +112,13 @@ async def opened(options: Options, *, create: bool = False) -> AsyncIterator[Eng
 
 
 def load_app(options: Options) -> None:
-    """Import what --app names, so that workflows can be looked up."""
-    if options.modules():
+    """Import what --app names, so that workflows can be looked up, and what HOLDFAST_CODEC names."""
+    module, colon, _ = os.environ.get("HOLDFAST_CODEC", "").partition(":")
+    modules = [*options.modules(), *([module] if colon else [])]
+    if modules:
         from holdfast.cli.loading import load_modules
 
-        load_modules(options.modules())
+        load_modules(modules)
 
 
 def require_database(url: str) -> None:

@@ -15,6 +15,7 @@ from holdfast.cli.output import Cell, one_line, print_facts, print_heading, prin
 from holdfast.cli.times import moment_of, shown_moment, shown_seconds
 
 if TYPE_CHECKING:
+    from holdfast.core.codec import Codecs, Encoded
     from holdfast.core.graph import Graph
     from holdfast.core.rows import Run, Work
     from holdfast.engine import Engine
@@ -125,7 +126,7 @@ async def explain(options: Options, run: str) -> None:
 
 
 async def _gather(engine: Engine, row: Run) -> RunShown:
-    from holdfast.core.codec import decode_error
+    from holdfast.core.codec import Encoded, decode_error, unlabelled
     from holdfast.core.queries import AllWork
 
     handle = engine.get(row.id)
@@ -147,25 +148,23 @@ async def _gather(engine: Engine, row: Run) -> RunShown:
         started_at=moment_of(row.started),
         finished_at=moment_of(row.finished),
         due_at=moment_of(row.due or None),
-        input=_plain(row.input or None, row),
-        result=_plain(row.result, row),
+        input=_plain(Encoded(row.input, row.codec), row, engine.codecs) if row.input else None,
+        result=None if row.result is None else _plain(unlabelled(row.result), row, engine.codecs),
         error=error,
-        nodes=_nodes(work, engine.definitions.graph(row.workflow)),
+        nodes=_nodes(work, await engine.definitions.load(engine.store, row)),
         history=tuple(_entry(entry) for entry in await handle.history()),
     )
 
 
-def _plain(data: bytes | None, row: Run) -> Any:
-    """A payload without its types: showing a run needs no code."""
-    from holdfast.core.codec import DEFAULT_CODECS
+def _plain(payload: Encoded, row: Run, codecs: Codecs) -> Any:
+    """A payload without its types: showing a run needs no code. The same as JSON, whatever it was written with."""
     from holdfast.core.errors import HoldfastError
 
-    if data is None:
-        return None
     try:
-        return DEFAULT_CODECS.decode(data, where=f"a payload of run {row.id}", codec=row.codec)
+        value = codecs.decode(payload.data, where=f"a payload of run {row.id}", codec=payload.codec)
     except HoldfastError:
-        return f"<{len(data)} bytes of {row.codec} that this process cannot read>"
+        return f"<{len(payload.data)} bytes of {payload.codec} that this process cannot read>"
+    return msgspec.to_builtins(value)
 
 
 def _nodes(work: list[Work], graph: Graph | None) -> tuple[NodeShown, ...]:

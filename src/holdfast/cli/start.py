@@ -132,7 +132,9 @@ async def _note_missing_worker(engine: Engine, row: Run, module: str) -> None:
 
 
 async def _wait(options: Options, engine: Engine, handle: Handle[Any]) -> int:
-    from holdfast.core.codec import DEFAULT_CODECS, decode_error
+    from msgspec import to_builtins
+
+    from holdfast.core.codec import decode_error, unlabelled
     from holdfast.core.errors import RunError
 
     failure: RunError | None = None
@@ -143,7 +145,9 @@ async def _wait(options: Options, engine: Engine, handle: Handle[Any]) -> int:
     (row,) = await engine.store.runs([handle.id])
     result = None
     if row.result is not None:
-        result = DEFAULT_CODECS.decode(row.result, where=f"the result of {row.workflow}", codec=row.codec)
+        stored = unlabelled(row.result)
+        decoded = engine.codecs.decode(stored.data, where=f"the result of {row.workflow}", codec=stored.codec)
+        result = to_builtins(decoded)  # shown as JSON, whatever it was written with
     if options.as_json:
         document = {"run": row.id, "workflow": row.workflow, "key": row.key, "status": row.status, "result": result}
         if row.error is not None:

@@ -7,6 +7,7 @@ codec_shape      from an annotation to the way its values travel
 codec_formats    JSON and MessagePack
 codec_payload    Codecs: values in, bytes out, and back
 codec_call       a function's arguments and result
+codec_label      results that say themselves how they are written
 codec_failure    exceptions as data
 """
 
@@ -16,7 +17,8 @@ from holdfast.core.codec_call import CallCodec
 from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error
 from holdfast.core.codec_faithful import MAX_INT, MAX_NESTING, MIN_INT
 from holdfast.core.codec_formats import JSON, MSGPACK, Codec
-from holdfast.core.codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, Encoded, digest
+from holdfast.core.codec_label import decode_stored_result, encode_stored_result, labelled, unlabelled
+from holdfast.core.codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, Encoded, codecs_for, digest
 from holdfast.core.codec_shape import UNTYPED
 
 __all__ = [
@@ -33,7 +35,12 @@ __all__ = [
     "Codecs",
     "Encoded",
     "ErrorRecord",
+    "codecs_for",
     "decode_error",
+    "decode_stored_result",
     "digest",
     "encode_error",
+    "encode_stored_result",
+    "labelled",
+    "unlabelled",
 ]

@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.codec_faithful import MAX_INT, plain_fault
+from holdfast.core.codec_formats import JSON
 from holdfast.core.codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
 from holdfast.core.codec_shape import UNTYPED, Shape, shape_of
 from holdfast.core.errors import PayloadRefused, UsageError
@@ -30,6 +31,7 @@ Kwargs = dict[str, object]
 _Form = tuple[int, tuple[str, ...]]
 
 _PEEK: Final = types.GenericAlias(tuple, (list[msgspec.Raw], dict[str, msgspec.Raw]))
+_OPEN_PEEK: Final = types.GenericAlias(tuple, (list[Any], dict[str, Any]))
 _FORMS_LIMIT: Final = 256
 _AROUND: Final = -2  # the two containers of the document do not count as levels of the user's value
 _VARIADIC: Final = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -104,57 +106,90 @@ class CallCodec:
         """The signature of a call, without self."""
         return self._signature
 
-    def encode_call(self, args: Args, kwargs: Mapping[str, object] | None = None, *, limit: int | None = None) -> bytes:
-        """The call as bytes; UsageError if it does not fit the signature, PayloadRefused if a value can't be stored."""
+    def encode_call(
+        self,
+        args: Args,
+        kwargs: Mapping[str, object] | None = None,
+        *,
+        limit: int | None = None,
+        codecs: Codecs | None = None,
+    ) -> bytes:
+        """The call as bytes; UsageError if it does not fit the signature, PayloadRefused if a value can't be stored.
+
+        Here and below, `codecs` are those of the engine that asks, in place of the ones it was built with.
+        """
         limit = self._limit if limit is None else limit
+        codecs = codecs or self._codecs
         bound_args, bound_kwargs = self._bind(args, kwargs or {})
         if not bound_args and not bound_kwargs:
             return b""
         try:
             if self._untyped:
                 document = [list(bound_args), bound_kwargs]
-                return self._codecs.write(document, _ANYTHING, self._where, limit, _AROUND)
+                return codecs.write(document, _ANYTHING, self._where, limit, _AROUND)
             if self._partly_untyped:
                 self._check_untyped(bound_args, bound_kwargs)
             shape = self._form((len(bound_args), tuple(bound_kwargs)))
-            return self._codecs.write((bound_args, bound_kwargs), shape, self._where, limit, _AROUND)
+            return codecs.write((bound_args, bound_kwargs), shape, self._where, limit, _AROUND)
         except PayloadRefused as refused:
             self._refuse_by_argument(bound_args, bound_kwargs, refused)
             raise
 
-    def decode_call(self, data: bytes, codec: str | None = None) -> tuple[Args, Kwargs]:
+    def encode_keywords(self, kwargs: Kwargs, *, limit: int | None = None) -> bytes:
+        """A call with every argument under its name, as JSON: for documents that people read and edit.
+
+        The caller has checked that the function can be called like this. `decode_call` reads it with the tag "json".
+        """
+        if not kwargs:
+            return b""
+        try:
+            if self._partly_untyped:
+                self._check_untyped((), kwargs)
+            shape = _ANYTHING if self._untyped else self._form((0, tuple(kwargs)))
+            limit = self._limit if limit is None else limit
+            return _JSON.write([[], kwargs] if self._untyped else ((), kwargs), shape, self._where, limit, _AROUND)
+        except PayloadRefused as refused:
+            self._refuse_by_argument((), kwargs, refused)
+            raise
+
+    def decode_call(
+        self, data: bytes, codec: str | None = None, *, codecs: Codecs | None = None
+    ) -> tuple[Args, Kwargs]:
         """The arguments as the function is to receive them."""
+        codecs = codecs or self._codecs
         if not data:
             return (), {}
-        form = self._only_form
+        # The only form of a call from `encode_call`; one from `encode_keywords` has others.
+        form = None if data.startswith(b"[[],") else self._only_form
         if self._untyped:
             shape = _ANYTHING
         else:
             if form is None:
-                peeked = typing.cast("tuple[list[object], dict[str, object]]", self._peek(data, codec))
+                peeked = typing.cast("tuple[list[object], dict[str, object]]", self._peek(data, codec, codecs))
                 form = (len(peeked[0]), tuple(peeked[1]))
             shape = self._form(form)
-        args, kwargs = typing.cast("tuple[Args, Kwargs]", self._codecs.read(data, shape, self._where, codec))
+        args, kwargs = typing.cast("tuple[Args, Kwargs]", codecs.read(data, shape, self._where, codec))
         return tuple(args), kwargs
 
-    def input_digest(self, data: bytes, codec: str | None = None) -> str:
+    def input_digest(self, data: bytes, codec: str | None = None, *, codecs: Codecs | None = None) -> str:
         """A digest that is equal for equal calls, whatever codec wrote them and in whatever order their dicts were."""
-        args, kwargs = self.decode_call(data, codec)
+        args, kwargs = self.decode_call(data, codec, codecs=codecs)
         plain = (
             [self._positional_shape(index).to_plain(value) for index, value in enumerate(args)],
             {key: self._keyword_shape(key).to_plain(value) for key, value in kwargs.items()},
         )
         return digest(self._codecs.canonical(plain, where=self._where))
 
-    def encode_result(self, value: object, *, limit: int | None = None) -> bytes:
+    def encode_result(self, value: object, *, limit: int | None = None, codecs: Codecs | None = None) -> bytes:
         """The function's result as bytes."""
-        if value is None and (self._result.untyped or self._result.exact is type(None)):
+        codecs = codecs or self._codecs
+        if value is None and codecs is self._codecs and (self._result.untyped or self._result.exact is type(None)):
             return self._null
-        return self._codecs.write(value, self._result, self._result_where, self._limit if limit is None else limit)
+        return codecs.write(value, self._result, self._result_where, self._limit if limit is None else limit)
 
-    def decode_result(self, data: bytes, codec: str | None = None) -> object:
+    def decode_result(self, data: bytes, codec: str | None = None, *, codecs: Codecs | None = None) -> object:
         """The result as the caller is to receive it."""
-        return self._codecs.read(data, self._result, self._result_where, codec)
+        return (codecs or self._codecs).read(data, self._result, self._result_where, codec)
 
     def _bind(self, args: Args, kwargs: Mapping[str, object]) -> tuple[Args, Kwargs]:
         # Binding costs several microseconds and most calls are plainly positional with all arguments given.
@@ -177,8 +212,10 @@ class CallCodec:
             if self._keyword_shape(name).untyped and plain_fault(value) is not None:
                 raise PayloadRefused(f"{self._where} hold more than JSON's own types")
 
-    def _peek(self, data: bytes, codec: str | None) -> object:
-        return self._codecs.read(data, _PEEK_SHAPE, self._where, codec)
+    def _peek(self, data: bytes, codec: str | None, codecs: Codecs) -> object:
+        # msgspec's formats leave the arguments alone here; a codec of the user's own may know no Raw.
+        shape = _PEEK_SHAPE if (codec or codecs.default.tag) in DEFAULT_CODECS else _OPEN_PEEK_SHAPE
+        return codecs.read(data, shape, self._where, codec)
 
     def _positional_shape(self, index: int) -> Shape:
         if index < len(self._positional):
@@ -255,7 +292,9 @@ def _keywords_type(fields: dict[str, object]) -> object:
 
 
 _ANYTHING: Final = shape_of(UNTYPED, "")
+_JSON: Final = Codecs(JSON)
 _PEEK_SHAPE: Final = Shape(annotation=_PEEK, wire=_PEEK)
+_OPEN_PEEK_SHAPE: Final = Shape(annotation=_OPEN_PEEK, wire=_OPEN_PEEK)
 
 
 def _signature(function: Callable[..., object], name: str) -> inspect.Signature:

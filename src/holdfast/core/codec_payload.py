@@ -20,6 +20,10 @@ from holdfast.core.codec_shape import UNTYPED, Shape, display, shape_of
 from holdfast.core.errors import PayloadRefused, PayloadTooLarge, UsageError
 
 DEFAULT_LIMIT_BYTES: Final = 2 * 1024 * 1024
+LONGEST_TAG: Final = 64
+CODEC_CHOICES: Final = '"json", "msgpack", "module:name" of a codec of your own, or that codec itself'
+CODEC_FORM: Final = "a codec has `tag`, `encode(plain)` and `decode(data, annotation)`; see hf.Codec"
+_SAMPLE: Final = {"sample": [None, True, -1, 0.5, "é"]}
 
 _canonical_encode: Final = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted").encode
 
@@ -40,13 +44,22 @@ class Codecs:
         self.default: Final = default
         self._by_tag: Final[dict[str, Codec]] = {}
         for codec in (JSON, MSGPACK, *extra, default):
+            _check_form(codec)
             known = self._by_tag.setdefault(codec.tag, codec)
             if known is not codec:
                 raise UsageError(
                     f"two codecs share the tag {codec.tag!r}: {known!r} and {codec!r}",
                     hint="give the new codec a tag of its own; rows written under the old one must stay readable",
                 )
+            if codec is not JSON and codec is not MSGPACK:
+                _try_out(codec)
         self._null: Final = Encoded(default.encode(None), default.tag)
+
+    def __repr__(self) -> str:
+        return f"<Codecs writing {self.default.tag}, reading {', '.join(sorted(self._by_tag))}>"
+
+    def __contains__(self, tag: object) -> bool:
+        return tag in self._by_tag
 
     def of(self, tag: str) -> Codec:
         """The codec with this tag; PayloadRefused if this process does not have it."""
@@ -56,7 +69,8 @@ class Codecs:
             raise PayloadRefused(
                 f"a payload was written with the codec {tag!r}, which is not registered here "
                 f"(known: {', '.join(sorted(self._by_tag))})",
-                hint="pass that codec to Codecs(extra=...), or upgrade this process to the version that wrote the row",
+                hint="give this process that codec too: Engine(codec=…), or codec=hf.Codecs(…, extra=[…]) to read "
+                "it and write another; or upgrade it to the version that wrote the row",
             ) from None
 
     def encode(
@@ -111,10 +125,48 @@ class Codecs:
             return shape.from_plain(reader.decode(data, shape.wire))
         except Exception as trouble:
             wanted = "JSON" if shape.untyped else display(shape.annotation)
+            own = "" if reader in (JSON, MSGPACK) else f"the codec {reader.tag} here differs from the writer's, or "
             raise PayloadRefused(
                 f"{where} was stored as {reader.tag} that does not decode to {wanted}: {_text(trouble)}",
-                hint="the annotation changed since it was stored: let it accept the old form too, or add an upcast",
+                hint=f"{own}the annotation changed since it was stored: let it accept the old form too",
             ) from trouble
+
+
+def codecs_for(codec: str | Codec | Codecs) -> Codecs:
+    """What the setting `codec` means: a name, a codec of the user's own, or several of which one writes."""
+    if isinstance(codec, Codecs):
+        return codec
+    if isinstance(codec, str):
+        if codec not in _BY_NAME:
+            raise UsageError(f"codec is {codec!r}", hint=f"use {CODEC_CHOICES}")
+        return _BY_NAME[codec]
+    return Codecs(codec)
+
+
+def _check_form(codec: object) -> None:
+    missing = [name for name in ("tag", "encode", "decode") if not hasattr(codec, name)]
+    if isinstance(codec, type) or missing:
+        lack = "a class and no instance" if isinstance(codec, type) else f"without {', '.join(missing)}"
+        raise UsageError(f"codec is {codec!r:.80}, {lack}", hint=f"use {CODEC_CHOICES}; {CODEC_FORM}")
+    tag: object = codec.tag  # type: ignore[attr-defined]  # looked at above
+    if not (isinstance(tag, str) and tag.isascii() and tag.isprintable() and 0 < len(tag) <= LONGEST_TAG):
+        raise UsageError(
+            f"the tag of codec {codec!r:.80} is {tag!r:.80}",
+            hint=f"choose 1 to {LONGEST_TAG} printable ASCII characters; it is stored beside every payload",
+        )
+
+
+def _try_out(codec: Codec) -> None:
+    """A codec that cannot write and read is refused when it is given, not when the first result is lost."""
+    try:
+        data: object = codec.encode(_SAMPLE)
+        back = codec.decode(data, UNTYPED) if isinstance(data, bytes) else None
+    except Exception as trouble:
+        raise UsageError(f"codec {codec.tag} fails on {_SAMPLE}: {_text(trouble)}", hint=CODEC_FORM) from trouble
+    if not isinstance(data, bytes):
+        raise UsageError(f"codec {codec.tag} encodes to {type(data).__name__}, not to bytes", hint=CODEC_FORM)
+    if back != _SAMPLE:
+        raise UsageError(f"codec {codec.tag} gives {back!r:.80} back for {_SAMPLE}", hint=CODEC_FORM)
 
 
 def digest(data: bytes) -> str:
@@ -153,3 +205,4 @@ def _text(trouble: Exception) -> str:
 
 
 DEFAULT_CODECS: Final = Codecs()
+_BY_NAME: Final = {"json": DEFAULT_CODECS, "msgpack": Codecs(MSGPACK)}

@@ -20,10 +20,25 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from holdfast.core import dag_drawing
 from holdfast.core.errors import DagError, UnknownNode, UsageError
 from holdfast.core.retry import ACTION_RETRY, Retry
 
-__all__ = ["Graph", "Node", "NodePolicy", "known_names", "validated_timeout"]
+__all__ = [
+    "MAX_EDGES",
+    "MAX_NODES",
+    "Graph",
+    "Node",
+    "NodePolicy",
+    "known_names",
+    "too_many_nodes",
+    "validated_timeout",
+]
+
+# A run is decided as one, so a definition has to fit into one process's memory and one row.
+MAX_NODES = 100_000
+# Two fan-outs in a row have the product of their sizes in edges, and each one is counted and stored.
+MAX_EDGES = 1_000_000
 
 # Enough to recognise a typing error by; more would bury the message of a graph of thousands.
 CHOICES_SHOWN = 8
@@ -38,6 +53,14 @@ def known_names(wanted: str, known: Collection[str]) -> str:
     more = len(known) - len(shown)
     listing = ", ".join(map(repr, shown)) + (f" and {more} more" if more > 0 else "")
     return f"did you mean {nearest[0]!r}? known: {listing}" if nearest else f"known: {listing}"
+
+
+def too_many_nodes(count: int) -> DagError:
+    """The refusal of a graph of this many nodes."""
+    return DagError(
+        f"the graph has {count:,} nodes, and a run has at most {MAX_NODES:,}",
+        hint="split it into several runs, for example one for every 10,000 items",
+    )
 
 
 def validated_timeout(seconds: object, owner: str) -> float | None:
@@ -227,38 +250,11 @@ class Graph:
 
     def mermaid(self, states: Mapping[str, str] | None = None) -> str:
         """The graph as a Mermaid flowchart; `states` maps node ids to a status to show and colour."""
-        states = states or {}
-        number = {node.id: f"n{position}" for position, node in enumerate(self.nodes)}
-        lines = ["graph TD"]
-        for node in self.nodes:
-            state = states.get(node.id)
-            label = _escaped(node.name) if state is None else f"{_escaped(node.name)}<br/>{_escaped(state)}"
-            style = f":::{state.split()[0]}" if state and state.split()[0] in MERMAID_COLOURS else ""
-            lines.append(f'    {number[node.id]}["{label}"]{style}')
-        lines += [f"    {number[parent]} --> {number[node.id]}" for node in self.nodes for parent in node.depends_on]
-        used = {state.split()[0] for state in states.values() if state}
-        lines += [f"    classDef {state} {look}" for state, look in MERMAID_COLOURS.items() if state in used]
-        return "\n".join(lines) + "\n"
+        return dag_drawing.mermaid(self, states or {})
 
-
-MERMAID_COLOURS = {
-    "blocked": "fill:#eceff1,stroke:#90a4ae",
-    "ready": "fill:#fff8e1,stroke:#ffb300",
-    "leased": "fill:#e3f2fd,stroke:#1e88e5",
-    "completed": "fill:#e8f5e9,stroke:#43a047",
-    "failed": "fill:#ffebee,stroke:#e53935",
-    "timed_out": "fill:#ffebee,stroke:#fb8c00",
-    "lost": "fill:#fbe9e7,stroke:#8d6e63",
-    "cancelled": "fill:#f5f5f5,stroke:#616161",
-    "skipped": "fill:#f3e5f5,stroke:#8e24aa",
-    "dead": "fill:#424242,stroke:#000000,color:#ffffff",
-}
-
-
-def _escaped(label: str) -> str:
-    """A label that cannot end its own quotes, start markup or break its line."""
-    safe = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
-    return " ".join(safe.splitlines())
+    def ascii(self, states: Mapping[str, str] | None = None) -> str:
+        """The graph as lines for a terminal, level by level; `states` maps node ids to a status to show."""
+        return dag_drawing.ascii_lines(self, states)
 
 
 def _described(policy: NodePolicy, seen: dict[int, object]) -> object:
@@ -271,6 +267,16 @@ def _described(policy: NodePolicy, seen: dict[int, object]) -> object:
 def _indexed(nodes: tuple[Node, ...]) -> tuple[dict[str, Node], dict[str, Node]]:
     if not nodes:
         raise DagError("the graph has no nodes", hint="add at least one step, task or node")
+    if len(nodes) > MAX_NODES:
+        raise too_many_nodes(len(nodes))
+    edges = sum(len(node.depends_on) for node in nodes)
+    if edges > MAX_EDGES:
+        most = max(nodes, key=lambda node: len(node.depends_on))
+        raise DagError(
+            f"the graph has {edges:,} dependencies and may have {MAX_EDGES:,}; node {most.name!r} alone has "
+            f"{len(most.depends_on):,}",
+            hint="where every node of one group waits for every node of another, put one node between the groups",
+        )
     by_id: dict[str, Node] = {}
     by_name: dict[str, Node] = {}
     for node in nodes:

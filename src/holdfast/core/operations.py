@@ -97,6 +97,8 @@ class StartRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     if_exists: str = "same"  # or "restart": a new run under the key once the old one has ended
     parent: str | None = None
     override: PolicyOverride | None = None
+    nodes: bytes = b""  # the graph to store, if it is none that code holds
+    signature: str = ""
     offer: Offer | None = None
 
     @property
@@ -128,6 +130,15 @@ class FailWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     attempts: int = 1
     base_seconds: float = 1.0
     cap_seconds: float = 60.0
+
+
+class SteerWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """The code itself said what becomes of its node or run: skip, pause, cancel, reattempt or finish."""
+
+    wish: str
+    reason: str = ""
+    after: int = 0  # microseconds, for reattempt
+    outcome: bytes | None = None
 
 
 class KillWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
@@ -201,6 +212,39 @@ class SkipNode(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     by: str = "an operator"
 
 
+class ForkRun(Operation, frozen=True, kw_only=True, gc=False, tag=True):
+    """A new run that shares every completed node of `source`, except one and what depends on it."""
+
+    locked: ClassVar[bool] = True
+    run: str
+    source: str
+    from_node: str
+    key: str | None = None
+    by: str = "an operator"
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return (self.run, self.source)
+
+
+class StoreGraph(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """From now on the run follows this graph, whatever its code says (freeze, import)."""
+
+    locked: ClassVar[bool] = True
+    nodes: bytes
+    signature: str
+    expected: str | None = None  # the signature that the graph was made from: another one now means another editor
+    by: str = "an operator"
+    how: str = "imported"
+
+
+class ReshapeRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """The code of this process differs from what the run's counts agree with: make them agree (I31)."""
+
+    locked: ClassVar[bool] = True
+    idle_before: int = 0
+
+
 class DiscardDead(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """Close a dead letter for good: the run it belongs to fails."""
 
@@ -228,6 +272,7 @@ AnyOperation = (
     | ClaimWork
     | CompleteWork
     | FailWork
+    | SteerWork
     | KillWork
     | ReleaseWork
     | LapseWork
@@ -239,6 +284,9 @@ AnyOperation = (
     | RetryRun
     | ReattemptNode
     | SkipNode
+    | ForkRun
+    | StoreGraph
+    | ReshapeRun
     | DiscardDead
     | SetHold
 )

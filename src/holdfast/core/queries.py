@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from holdfast.core.rows import EVENTS, HOLDS, OPEN_WORK, RUNS, WAITS, WORK, Event, Hold, Run, Table, Wait, Work
+from holdfast.core.rows import (
+    DEFINITIONS,
+    EVENTS,
+    HOLDS,
+    OPEN_WORK,
+    PAUSED,
+    RUNS,
+    WAITS,
+    WORK,
+    Definition,
+    Event,
+    Hold,
+    Run,
+    Table,
+    Wait,
+    Work,
+)
 from holdfast.core.view import Query
 
 
@@ -112,3 +128,43 @@ class Holds(Query, frozen=True, gc=False):
 
     def matches(self, row: Hold) -> bool:
         return True
+
+
+class DefinitionById(Query, frozen=True, gc=False):
+    """A stored graph, for those who are outside a decision."""
+
+    table: ClassVar[Table[Any]] = DEFINITIONS
+    id: str
+
+    def matches(self, row: Definition) -> bool:
+        return row.id == self.id
+
+
+class ByAncestry(Query, frozen=True, gc=False):
+    """The attempts that carry an ancestry hash: a hash names one place in one history, also across forks."""
+
+    table: ClassVar[Table[Any]] = WORK
+    ancestry: str
+
+    def matches(self, row: Work) -> bool:
+        return row.ancestry == self.ancestry
+
+
+class RunsToReshape(Query, frozen=True, gc=False):
+    """Open runs that follow code, but another version of it than (workflow, signature) says: at most `limit`.
+
+    Those that younger code has shaped (after `since`) are left alone, unless they have waited for it since `idle`.
+    """
+
+    table: ClassVar[Table[Any]] = RUNS
+    code: tuple[tuple[str, str], ...]
+    since: int
+    idle: int
+    limit: int
+
+    def matches(self, row: Run) -> bool:
+        if row.finished is not None or row.definition is not None or row.status == PAUSED:
+            return False
+        if not any(row.workflow == workflow and row.signature != signature for workflow, signature in self.code):
+            return False
+        return row.adopted <= self.since or (row.signature is None and row.updated < self.idle)

@@ -33,6 +33,10 @@ TIMED_OUT, LOST, SKIPPED, DEAD = "timed_out", "lost", "skipped", "dead"
 WORK_STATUSES = (BLOCKED, READY, LEASED, COMPLETED, FAILED, TIMED_OUT, LOST, CANCELLED, SKIPPED, DEAD)
 OPEN_WORK = frozenset({BLOCKED, READY, LEASED})
 SATISFIED = frozenset({COMPLETED, SKIPPED})
+GAVE_UP = frozenset({FAILED, TIMED_OUT, DEAD})
+
+# Work of a graph that was built at run time: there is no workflow that a worker must know, the action is enough.
+NODE, JOB = "node", "job"
 
 # Why a ready item is not claimable yet. The claim index holds only GATE_OPEN rows, so neither a
 # hundred thousand delayed items nor a paused run slows a claim down.
@@ -53,7 +57,7 @@ class Run(Row, frozen=True, gc=False):
     input_digest: str = ""
     result: bytes | None = None
     error: bytes | None = None
-    definition: str | None = None
+    definition: str | None = None  # the stored graph it follows; None: its code's
     on_failure: str = "fail"
     parent: str | None = None
     queue: str = "default"
@@ -72,6 +76,8 @@ class Run(Row, frozen=True, gc=False):
     started: int | None = None
     finished: int | None = None
     updated: int = 0
+    signature: str | None = None  # of the graph that its counts agree with; None: they must be made to agree first
+    adopted: int = 0  # since when the code was running that last shaped it: younger code may reshape it
 
     @property
     def ended(self) -> bool:
@@ -85,7 +91,7 @@ class Work(Row, frozen=True, gc=False):
     node: str
     attempt: int
     workflow: str
-    kind: str = "node"
+    kind: str = NODE
     name: str = ""  # the registered action, or workflow.node for a method of the workflow itself
     status: str = BLOCKED
     required: int = 1
@@ -153,6 +159,17 @@ class Hold(Row, frozen=True, gc=False):
     since: int = 0
 
 
+class Definition(Row, frozen=True, gc=False):
+    """A graph that is stored for a run, because it was built at run time, frozen or edited. Never changed in place."""
+
+    id: str
+    run: str
+    signature: str
+    nodes: bytes
+    by: str = ""
+    frozen: int = 0
+
+
 class Table(Generic[R]):
     """What the View knows of a table: its row type, its key, and the run a row belongs to."""
 
@@ -191,6 +208,7 @@ WORK: Table[Work] = Table("work", Work, ("run", "node", "attempt"), "run")
 HISTORY: Table[History] = Table("history", History, ("run", "sequence"), "run")
 WAITS: Table[Wait] = Table("waits", Wait, ("run", "slot"), "run")
 EVENTS: Table[Event] = Table("events", Event, ("id",), "target")
+DEFINITIONS: Table[Definition] = Table("definitions", Definition, ("id",), "run")
 HOLDS: Table[Hold] = Table("holds", Hold, ("scope", "name"), None)
 
-TABLES: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS)
+TABLES: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS)

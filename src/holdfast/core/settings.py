@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from holdfast.core.codec_formats import Codec
+from holdfast.core.codec_payload import Codecs, codecs_for
 from holdfast.core.errors import UsageError
 
 NOT_SETTINGS = {"HOLDFAST_URL", "HOLDFAST_TRACE", "HOLDFAST_FAILPOINT", "HOLDFAST_FAILPOINT_FILE", "HOLDFAST_APP"}
@@ -50,12 +52,18 @@ class Settings:
     """How many `isolation="process"` actions run at once."""
     notify: bool = True
     """Whether PostgreSQL's NOTIFY is used to wake other processes; polling alone suffices."""
+    codec: str | Codec | Codecs = "json"
+    """How payloads are written: "json", "msgpack", a codec of your own, or `hf.Codecs` with more to read."""
     hand_over: bool = True
     """Whether newly ready work may be leased to this process in the commit that makes it ready."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value, kind = getattr(self, field.name), str(field.type)
+            if field.name == "codec":
+                if not (isinstance(value, str) and ":" in value):  # what that names is looked up by the engine
+                    codecs_for(value)
+                continue
             if kind == "bool":
                 if not isinstance(value, bool):
                     raise UsageError(f"{field.name} is {value!r}", hint=f"{field.name} must be True or False")
@@ -100,6 +108,10 @@ def _parsed(variable: str, text: str, kind: str) -> Any:
         if text.lower() in ("0", "false", "no", "off"):
             return False
         raise UsageError(f"{variable} is {text!r}", hint="use on or off")
+    if "Codec" in kind:
+        if text in ("json", "msgpack") or ":" in text:
+            return text
+        raise UsageError(f"{variable} is {text!r}", hint="use json, msgpack, or the module:name of a codec of your own")
     try:
         return _KINDS[kind](text)
     except ValueError:

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 import msgspec
 
-from holdfast.core.rows import RUNS, WORK, Key, R, Row, Run, Table
+from holdfast.core.rows import RUNS, WORK, Key, R, Row, Run, Table, Work
 
 
 class _Missing:
@@ -30,6 +31,9 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
+
+# The columns of a work item that its graph gives it. They change only when the run follows another graph.
+defined: Final = attrgetter("required", "name", "kind", "queue", "timeout", "policy", "payload")
 
 
 class Query(msgspec.Struct, frozen=True, gc=False):
@@ -72,6 +76,10 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.inserts or self.updates or self.deletes)
+
+    def redefined(self) -> list[Work]:
+        """Work whose definition differs from before, as it does when a run is made to follow another graph."""
+        return [new for old, new in self.updates.get(WORK, ()) if defined(old) != defined(new)]
 
     def rows(self, table: Table[R]) -> Iterable[R]:
         """Every row of the table as it is after the flush, deleted ones left out."""
@@ -410,4 +418,4 @@ class View:
         return changes
 
 
-__all__ = ["MISSING", "CachedRun", "Changes", "NotLoaded", "Query", "Row", "RowCache", "View"]
+__all__ = ["MISSING", "CachedRun", "Changes", "NotLoaded", "Query", "Row", "RowCache", "View", "defined"]

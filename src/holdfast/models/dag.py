@@ -4,81 +4,109 @@ One way to become ready (I17): the first parent to finish inserts a node's item 
 count, each parent adds one to `completed`, and the item is blocked until the two are equal. An entry
 point is the same with a count of one. The cost of a completion depends on the node's own edges, never
 on the size of the graph: the run's row carries how many nodes remain and how many items are active.
+
+Which graph is followed. A stored graph, if the run has one; else the one of the code, which may change
+under a run with every deploy (I31). `run.signature` names the graph that the counts agree with. Where it
+differs from the code of the process that decides, the counts are made to agree first (`dag_shape.py`), by
+the younger code only: a worker of before a deploy settles what it ran, and leaves the run without a
+signature for a worker of after it.
 """
 
 from __future__ import annotations
 
-import msgspec
 from msgspec.structs import replace
 
-from holdfast.core.errors import MissingJob, ReadinessOverflow
+from holdfast.core.errors import MissingJob, ReadinessOverflow, UnknownNode
 from holdfast.core.graph import Graph, Node
 from holdfast.core.ids import ancestry_hash, parents_hash
-from holdfast.core.operations import PolicyOverride, StartRun
+from holdfast.core.operations import StartRun
 from holdfast.core.queries import AllWork, Attempts
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLED,
     COMPLETED,
+    DEFINITIONS,
     FAILED,
     PAUSED,
     RUNS,
     SATISFIED,
     SKIPPED,
     WORK,
+    Definition,
     Run,
     Work,
 )
 from holdfast.core.view import View
+from holdfast.models.dag_items import NO_PARENTS, is_alone, item_of, overridden
+from holdfast.models.dag_shape import Reshaped, reshape
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record
 
-NO_PARENTS = parents_hash([])
+NAMES_SHOWN = 20
 
 
 class DagMachine:
-    """Class DAGs, and an action that runs on its own (a graph of one node)."""
+    """Class DAGs, built ones, and an action that runs on its own (a graph of one node)."""
 
     cancels_gracefully = False
 
     def start(self, view: View, run: Run, operation: StartRun, handing: Handing, definitions: Definitions) -> None:
-        graph = _graph(run, definitions)
-        run = replace(run, remaining=len(graph.nodes), active=len(graph.entries), definition=graph.signature)
+        if operation.nodes:
+            stored = definition_id("built", run.id, 0)
+            view.insert(
+                DEFINITIONS,
+                Definition(
+                    id=stored, run=run.id, signature=operation.signature, nodes=operation.nodes, frozen=view.now
+                ),
+            )
+            run = replace(run, definition=stored)
+        graph = _graph(view, run, definitions)
+        run = replace(
+            run,
+            remaining=len(graph.nodes),
+            active=len(graph.entries),
+            signature=graph.signature,
+            adopted=definitions.since,
+        )
         view.put(RUNS, run)
         for name in graph.entries:
             node = graph.by_id[name]
             work = replace(
-                _item(run, node, required=1, now=view.now),
+                item_of(run, node, required=1, now=view.now),
                 completed=1,
                 due=max(operation.due, view.now),
                 parents=NO_PARENTS,
                 ancestry=ancestry_hash(node.id, 1, NO_PARENTS),
             )
             if operation.override is not None:
-                work = _overridden(work, run, operation.override)
+                work = overridden(work, run, operation.override)
             view.insert(WORK, make_ready(view, run, work, handing))
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
-        graph = _graph(run, definitions)
-        run = replace(run, remaining=run.remaining - 1)
-        for successor in graph.successors(work.node):
-            run = self._count(view, run, graph, graph.by_id[successor], work, handing)
-        if run.remaining == 0:
-            result = work.result if len(graph.nodes) == 1 else None
-            end_run(view, run, COMPLETED, result=result)
+        if is_alone(run, work):  # an action on its own: nothing can follow, whatever the code says now
+            end_run(view, replace(run, remaining=0), COMPLETED, result=work.result)
             return
-        view.put(RUNS, run)
-        if run.active == 0:
-            self._settle(view, run)
+        graph = definitions.graph(view, run)
+        if graph is None or graph.signature != run.signature:
+            self._differs(view, run, graph, handing, definitions)
+            return
+        if work.node in graph.by_id:  # else it was leased when its node was removed: it counts for nothing
+            run = replace(run, remaining=run.remaining - 1)
+            for successor in graph.successors(work.node):
+                run = self._count(view, run, graph, graph.by_id[successor], work, handing)
+        self._go_on(view, run)
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         """I30: independent branches go on; what depends on the node stays blocked; then `on_failure` applies."""
-        graph = definitions.graph(run.workflow)
-        if run.on_failure == "skip" and graph is not None:  # without it nobody can say what follows: the run fails
-            run = record(view, run, "skipped", by="on_failure", node=work.node)
+        graph = definitions.graph(view, run)
+        if run.on_failure == "skip":
+            run = record(view, run, "skipped", by="on_failure", node=self.label(view, run, work.node, definitions))
             run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
             skipped = replace(work, status=SKIPPED)
             view.put(WORK, skipped)
             self.advance(view, run, skipped, handing, definitions)
+            return
+        if not is_alone(run, work) and (graph is None or graph.signature != run.signature):
+            self._differs(view, run, graph, handing, definitions)
             return
         if graph is not None and run.gave_up == 1 and work.node in graph.by_id:
             run = replace(run, reason=f"{run.reason}{_position(graph, work.node)}")
@@ -87,37 +115,84 @@ class DagMachine:
             self._settle(view, run)
 
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
-        """Read the graph from this process's code again, and make ready what nothing holds back (I31)."""
-        graph = _graph(run, definitions)
-        latest: dict[str, Work] = {work.node: work for work in view.find(AllWork(run.id))}
-        done = {node for node, work in latest.items() if work.status in SATISFIED}
-        remaining = [node for node in graph.nodes if node.id not in done]
-        run = replace(run, remaining=len(remaining), definition=graph.signature)
-        if not remaining:
-            end_run(view, run, COMPLETED)
+        """An operator took the run up again, here: what this process knows is what it follows, if it knows anything."""
+        graph = definitions.graph(view, run)
+        if graph is None:
+            if run.active == 0:
+                view.put(RUNS, replace(run, signature=None))  # a worker that has the code finds it
             return
-        for node in remaining:
-            if node.id not in latest and done.issuperset(node.depends_on):
-                required = graph.required(node.id)
-                parents = parents_hash([latest[parent].ancestry or "" for parent in node.depends_on])
-                work = replace(
-                    _item(run, node, required=required, now=view.now),
-                    completed=required,
-                    parents=parents,
-                    ancestry=ancestry_hash(node.id, 1, parents),
-                )
-                view.insert(WORK, make_ready(view, run, work, Handing(None)))
-                run = replace(run, active=run.active + 1)
-        view.put(RUNS, run)
-        if run.active == 0:  # G9: a run that nothing can move must not look as if it ran
-            self._pause(view, run, f"{run.remaining} nodes are left and none can start; skip them, or cancel the run")
+        if graph.signature != run.signature:
+            self.follow(view, run, graph, Handing(None), definitions, by="the code of who resumed it")
+        elif run.active == 0:
+            self._go_on(view, run)
+
+    def reshape_if_younger(self, view: View, run: Run, definitions: Definitions, idle_before: int) -> bool:
+        """A worker saw that its code differs. False: nothing to do, or not for this worker to do."""
+        graph = definitions.graph(view, run)
+        waiting = run.signature is None and run.updated < idle_before
+        if run.ended or run.status == PAUSED or run.definition is not None:
+            return False
+        if graph is None or graph.signature == run.signature or not (run.adopted <= definitions.since or waiting):
+            return False
+        self.follow(view, run, graph, Handing(None), definitions, by="a deploy")
+        return True
+
+    def follow(
+        self, view: View, run: Run, graph: Graph, handing: Handing, definitions: Definitions, *, by: str
+    ) -> Reshaped:
+        """Make the run's rows and counts agree with this graph, tell what that changed, and go on."""
+        changed = reshape(view, run, graph, handing)
+        run = replace(changed.run, signature=graph.signature)
+        if run.definition is None:
+            run = replace(run, adopted=definitions.since)
+        if changed.is_worth_telling:
+            run = record(view, run, "graph changed", by=by, signature=graph.signature, **changed.told(NAMES_SHOWN))
+        self._go_on(view, run)
+        return changed
+
+    # -- names
+
+    def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
+        graph = definitions.graph(view, run)
+        known = None if graph is None else graph.by_id.get(node)
+        return node if known is None else known.name
+
+    def find(self, view: View, run: Run, name: str, definitions: Definitions) -> str:
+        graph = definitions.graph(view, run)
+        if graph is not None:
+            return graph.find(name).id
+        if not view.find(Attempts(run.id, frozenset({name}))):
+            raise UnknownNode(
+                f"run {run.id} of {run.workflow} has no work for node {name!r}",
+                hint=f"see `holdfast show {run.id}` for its nodes",
+            )
+        return name
+
+    def parents(self, view: View, run: Run, node: str, definitions: Definitions) -> str | None:
+        graph = definitions.graph(view, run)
+        if graph is None or node not in graph.by_id:
+            return None
+        return _parents(view, run, graph.by_id[node])
+
+    def below(self, view: View, run: Run, node: str, definitions: Definitions) -> tuple[str, ...]:
+        graph = definitions.graph(view, run)
+        return () if graph is None or node not in graph.by_id else graph.descendants(node)
+
+    def skip_unbegun(self, view: View, run: Run, node: str, definitions: Definitions) -> Work:
+        graph = _graph(view, run, definitions)
+        latest = {work.node: work for work in view.find(Attempts(run.id, frozenset(graph.by_id[node].depends_on)))}
+        met = sum(work.status in SATISFIED for work in latest.values())
+        item = item_of(run, graph.by_id[node], required=graph.required(node), now=view.now)
+        return replace(item, status=SKIPPED, completed=met, finished=view.now)
+
+    # -- counting
 
     def _count(self, view: View, run: Run, graph: Graph, node: Node, parent: Work, handing: Handing) -> Run:
         """One parent more of `node` is satisfied."""
         required = graph.required(node.id)
         work = view.probe(WORK, (run.id, node.id, 1))
         if work is None:
-            work = replace(_item(run, node, required=required, now=view.now), completed=1)
+            work = replace(item_of(run, node, required=required, now=view.now), completed=1)
             known = False
         else:
             if work.completed >= work.required:
@@ -138,13 +213,27 @@ class DagMachine:
             view.insert(WORK, work)
         return run
 
+    def _differs(self, view: View, run: Run, graph: Graph | None, handing: Handing, definitions: Definitions) -> None:
+        """Something was settled here, and the run's counts agree with another graph than this process's."""
+        if graph is not None and (run.definition is not None or run.adopted <= definitions.since):
+            self.follow(view, run, graph, handing, definitions, by="a deploy")
+        else:
+            view.put(RUNS, replace(run, signature=None))  # older code, or none: what follows is not for it to say
+
+    def _go_on(self, view: View, run: Run) -> None:
+        if run.remaining == 0 and run.active == 0:
+            end_run(view, run, COMPLETED)
+            return
+        view.put(RUNS, run)
+        if run.active == 0:
+            self._settle(view, run)
+
     def _settle(self, view: View, run: Run) -> None:
         """Nothing is running any more and nodes remain: the run cannot go on by itself."""
-        if run.gave_up == 0:
-            # A worker whose code lacks the next node settled this one: a deploy is under way. Never fail for that.
-            self._pause(
-                view, run, f"{run.remaining} nodes are left that the code of the last worker does not have (a deploy?)"
-            )
+        if run.gave_up == 0:  # G9: a run that nothing can move must not look as if it ran
+            reason = f"{run.remaining} nodes are left and none can start; skip them, or cancel the run"
+            run = record(view, run, "paused", by="holdfast", reason=reason)
+            view.put(RUNS, replace(run, status=PAUSED, reason=reason))
         elif run.on_failure == "pause":
             if run.status != PAUSED:
                 run = record(view, run, "paused", by="on_failure", reason=run.reason)
@@ -154,13 +243,14 @@ class DagMachine:
         else:
             end_run(view, run, FAILED, reason=run.reason)
 
-    def _pause(self, view: View, run: Run, reason: str) -> None:
-        run = record(view, run, "paused", by="holdfast", reason=reason)
-        view.put(RUNS, replace(run, status=PAUSED, reason=reason))
+
+def definition_id(kind: str, run: str, number: int) -> str:
+    """`kind` is "built" for a graph that no code has, "frozen" for one that a class had."""
+    return f"{kind}-{run}-{number}"
 
 
-def _graph(run: Run, definitions: Definitions) -> Graph:
-    graph = definitions.graph(run.workflow)
+def _graph(view: View, run: Run, definitions: Definitions) -> Graph:
+    graph = definitions.graph(view, run)
     if graph is None:
         raise MissingJob(
             f"this process does not know workflow {run.workflow} (run {run.id})",
@@ -169,55 +259,25 @@ def _graph(run: Run, definitions: Definitions) -> Graph:
     return graph
 
 
-def _item(run: Run, node: Node, *, required: int, now: int) -> Work:
-    timeout = node.policy.timeout_seconds
-    return Work(
-        run=run.id,
-        node=node.id,
-        attempt=1,
-        workflow=run.workflow,
-        name=node.job or method_name(run.workflow, node.id),
-        status=BLOCKED,
-        required=required,
-        queue=node.policy.queue or run.queue,
-        priority=run.priority,
-        due=now,
-        timeout=None if timeout is None else int(timeout * 1_000_000),
-        payload=node.args,
-        created=now,
-    )
-
-
 def _position(graph: Graph, node: str) -> str:
     """Where a node that gave up stands, and what it holds up."""
-    path = graph.path_from_entry(node)
+    path = [graph.by_id[each].name for each in graph.path_from_entry(node)]
     waiting = len(graph.descendants(node))
     where = f" (path {' > '.join(path)})" if len(path) > 1 else ""
     return where + (f"; {waiting} node{'s' if waiting > 1 else ''} blocked by it" if waiting else "")
 
 
-def method_name(workflow: str, node: str) -> str:
-    """What a worker must know to run a node that is a method: two workers with different code differ here (I8)."""
-    return f"{workflow}.{node}"
-
-
-def _overridden(work: Work, run: Run, override: PolicyOverride) -> Work:
-    numbers = {"attempts": override.attempts, "base": override.base_seconds, "cap": override.cap_seconds}
-    timeout = override.timeout_seconds
-    return replace(
-        work,
-        queue=override.queue or run.queue,
-        timeout=None if timeout is None else int(timeout * 1_000_000),
-        policy=msgspec.json.encode(numbers).decode(),
-    )
-
-
-def _parents(view: View, run: Run, node: Node, last: Work) -> str:
+def _parents(view: View, run: Run, node: Node, last: Work | None = None) -> str:
     """I28: a hash over the latest satisfied attempt of each parent; a chain needs no lookup."""
-    others = frozenset(parent for parent in node.depends_on if parent != last.node)
-    hashes = {last.node: last.ancestry or ""}
+    hashes = {} if last is None else {last.node: last.ancestry or ""}
+    others = frozenset(parent for parent in node.depends_on if parent not in hashes)
     if others:
-        for work in view.find(Attempts(run.id, others)):
-            if work.status in SATISFIED:
+        # Of a join of very many, one question for all its run's work is answered faster than a list of names.
+        query = Attempts(run.id, others) if len(others) <= MANY_PARENTS else AllWork(run.id)
+        for work in view.find(query):
+            if work.status in SATISFIED and work.node in others:
                 hashes[work.node] = work.ancestry or ""
     return parents_hash(list(hashes.values()))
+
+
+MANY_PARENTS = 1000

@@ -1,4 +1,4 @@
-"""Decisions that hold for every model: leases, attempts, cancel, pause, and what operators ask for.
+"""Decisions that hold for every model: starts, leases, and what becomes of an attempt.
 
 Each function takes the View and one operation and returns a result. It may raise a `HoldfastError` to
 refuse; the coordinator then undoes what the operation changed and nothing else (K7).
@@ -8,36 +8,29 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core.codec import decode_error, encode_error
-from holdfast.core.errors import KeyConflict, RunError, UnknownNode, UnknownWorkflow, UsageError
+from holdfast.core.codec import encode_error
+from holdfast.core.errors import KeyConflict, RunError, UsageError
 from holdfast.core.operations import (
     RECORDED,
     REPEATED,
     STALE,
     BuryUnknown,
-    CancelRun,
     Changed,
     ClaimWork,
     CompleteWork,
-    DiscardDead,
     FailWork,
     KillWork,
     LapseWork,
     Operation,
-    PauseRun,
-    ReattemptNode,
     RecordProgress,
     ReleaseWork,
-    ResumeRun,
-    RetryRun,
-    SetHold,
     Settled,
-    SkipNode,
     Started,
     StartRun,
+    SteerWork,
     WorkOperation,
 )
-from holdfast.core.queries import AllWork, Attempts, OpenWork, RunByKey
+from holdfast.core.queries import OpenWork, RunByKey
 from holdfast.core.retry import Retry
 from holdfast.core.rows import (
     CANCELLED,
@@ -47,19 +40,15 @@ from holdfast.core.rows import (
     FAILED,
     GATE_OPEN,
     GATE_PAUSED,
-    HOLDS,
     LEASED,
     LOST,
     PAUSED,
     PENDING,
     READY,
-    RUNNING,
     RUNS,
     SKIPPED,
-    SUSPENDED,
     TIMED_OUT,
     WORK,
-    Hold,
     Run,
     Work,
 )
@@ -69,15 +58,14 @@ from holdfast.models.machine import (
     Handing,
     Machine,
     end_run,
+    existing_run,
     gate_for,
     is_draining,
     mark_running,
     new_attempt,
     record,
+    why,
 )
-
-GAVE_UP = frozenset({FAILED, TIMED_OUT, DEAD})
-REASON_LIMIT = 500
 
 
 class Lifecycle:
@@ -86,6 +74,20 @@ class Lifecycle:
     def __init__(self, machines: dict[str, Machine], definitions: Definitions) -> None:
         self.machines = machines
         self.definitions = definitions
+
+    def decisions(self) -> dict[type[Operation], object]:
+        return {
+            StartRun: self.start,
+            ClaimWork: self.claim,
+            CompleteWork: self.complete,
+            FailWork: self.fail,
+            SteerWork: self.steer,
+            KillWork: self.kill,
+            ReleaseWork: self.release,
+            LapseWork: self.lapse,
+            RecordProgress: self.progress,
+            BuryUnknown: self.bury,
+        }
 
     # -- starting
 
@@ -131,7 +133,7 @@ class Lifecycle:
             updated=view.now,
         )
         view.insert(RUNS, run)
-        handing = Handing(op.offer)
+        handing = Handing(op.offer, self.definitions)
         self.machines[op.model].start(view, run, op, handing, self.definitions)
         handed = handing.rows(view)
         if handed:
@@ -150,7 +152,7 @@ class Lifecycle:
         work = replace(work, status=COMPLETED, result=op.result, error=None, outcome=op.outcome, finished=view.now)
         view.put(WORK, work)
         run = mark_running(run, work.started or view.now)
-        handing = Handing(op.offer)
+        handing = Handing(op.offer, self.definitions)
         self.machines[run.model].advance(view, replace(run, active=run.active - 1), work, handing, self.definitions)
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status, handed=handing.rows(view))
 
@@ -172,6 +174,47 @@ class Lifecycle:
         else:
             self._give_up(view, run, work)
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
+
+    def steer(self, view: View, op: SteerWork) -> Settled:
+        """The node's own code asked for something: skip, pause, cancel, reattempt or finish."""
+        held = self._lease(view, op, COMPLETED, SKIPPED, CANCELLED)
+        if isinstance(held, Settled):
+            return held
+        run, work = held
+        machine = self.machines[run.model]
+        label = machine.label(view, run, work.node, self.definitions)
+        status = {"skip": SKIPPED, "finish": COMPLETED}.get(op.wish, CANCELLED)
+        work = replace(work, status=status, outcome=op.outcome, error=None, finished=view.now)
+        view.put(WORK, work)
+        run = replace(mark_running(run, work.started or view.now), active=run.active - 1)
+        because = f": {op.reason}" if op.reason else ""
+        if op.wish == "skip":
+            run = record(view, run, "skipped", by="the node itself", node=label, reason=op.reason)
+            machine.advance(view, run, work, Handing(None), self.definitions)
+        elif op.wish == "reattempt":
+            run = record(view, run, "reattempted", by="the node itself", node=label, reason=op.reason)
+            new_attempt(view, run, work, Handing(None), due=view.now + op.after, failures=work.failures, losses=0)
+        elif op.wish == "pause":
+            run = record(view, run, "paused", by=f"node {label}", reason=op.reason)
+            run = replace(run, status=PAUSED, reason=f"paused by node {label}{because}")
+            for other in view.find(OpenWork(run.id)):
+                if other.status == READY:
+                    view.put(WORK, replace(other, gate=GATE_PAUSED))
+            # The attempt that asked for it runs again when the run is resumed.
+            new_attempt(view, run, work, Handing(None), due=view.now, failures=work.failures, losses=0)
+        elif op.wish == "cancel":
+            run = record(view, run, "cancel requested", by=f"node {label}", reason=op.reason)
+            end_run(view, run, CANCELLED, reason=f"cancelled by node {label}{because}")
+        else:
+            self._finish(view, run, label, op.reason)
+        return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
+
+    def _finish(self, view: View, run: Run, label: str, reason: str) -> None:
+        """Whatever has not been done does not need to be: the run is complete."""
+        for work in view.find(OpenWork(run.id)):
+            view.put(WORK, replace(work, status=SKIPPED, token=work.token + 1, finished=view.now))
+        run = record(view, run, "finished", by=f"node {label}", reason=reason, skipped=max(0, run.remaining - 1))
+        end_run(view, replace(run, active=0, remaining=0, error=None), COMPLETED)
 
     def kill(self, view: View, op: KillWork) -> Settled:
         held = self._lease(view, op, DEAD, SKIPPED)
@@ -252,199 +295,20 @@ class Lifecycle:
 
     def _give_up(self, view: View, run: Run, work: Work) -> None:
         if run.error is None:
-            run = replace(run, error=work.error, reason=_why(work))
+            label = self.machines[run.model].label(view, run, work.node, self.definitions)
+            run = replace(run, error=work.error, reason=why(work, label))
         run = replace(run, gave_up=run.gave_up + 1)
         view.put(RUNS, run)
         self.machines[run.model].give_up(view, run, work, Handing(None), self.definitions)
 
     def bury(self, view: View, op: BuryUnknown) -> Changed:
-        run, work = _run(view, op.run), view.get(WORK, (op.run, op.node, op.attempt))
+        run, work = existing_run(view, op.run), view.get(WORK, (op.run, op.node, op.attempt))
         if work is None or work.status != READY or work.gate != GATE_OPEN or run.ended:  # I11: not if it is paused
             return Changed(changed=False, status=run.status)
         work = replace(work, status=DEAD, token=work.token + 1, error=op.error, finished=view.now)
         view.put(WORK, work)
         self._give_up(view, replace(run, active=run.active - 1), work)
-        return Changed(changed=True, status=_run(view, op.run).status, nodes=(op.node,))
-
-    # -- what people ask for
-
-    def cancel(self, view: View, op: CancelRun) -> Changed:
-        run = _run(view, op.run)
-        if run.ended:
-            return Changed(changed=False, status=run.status)
-        run = record(view, run, "cancel requested", by=op.by)
-        if self.machines[run.model].cancels_gracefully and not op.force:
-            view.put(RUNS, replace(run, status=CANCELLING, token=run.token + 1))
-        else:
-            end_run(view, run, CANCELLED, reason=f"cancelled by {op.by}")
-        return Changed(changed=True, status=_run(view, op.run).status)
-
-    def pause(self, view: View, op: PauseRun) -> Changed:
-        run = _run(view, op.run)
-        if run.status not in (PENDING, RUNNING, SUSPENDED):
-            return Changed(changed=False, status=run.status)
-        for work in view.find(OpenWork(run.id)):
-            if work.status == READY:
-                view.put(WORK, replace(work, gate=GATE_PAUSED))
-        run = record(view, run, "paused", by=op.by, reason=op.reason)
-        reason = f"paused by {op.by}" + (f": {op.reason}" if op.reason else "")
-        view.put(RUNS, replace(run, status=PAUSED, reason=reason))
-        return Changed(changed=True, status=PAUSED)
-
-    def resume(self, view: View, op: ResumeRun) -> Changed:
-        """I11: overdue work runs at once, future times are kept; a pause that came from a failure is retried."""
-        run = _run(view, op.run)
-        if run.status != PAUSED:
-            return Changed(changed=False, status=run.status)
-        run = self._reopen(view, record(view, run, "resumed", by=op.by))
-        nodes = self._retry_nodes(view, run, None) if run.gave_up else ()
-        if not run.active and not run.gave_up:
-            self.machines[run.model].refresh(view, run, self.definitions)
-        return Changed(changed=True, status=_run(view, op.run).status, nodes=nodes)
-
-    def retry(self, view: View, op: RetryRun) -> Changed:
-        run = _run(view, op.run)
-        if run.status in (COMPLETED, CANCELLED, CANCELLING) or not run.gave_up:
-            return Changed(changed=False, status=run.status)
-        run = self._reopen(view, record(view, run, "retried", by=op.by))
-        nodes = self._retry_nodes(view, run, None)
-        return Changed(changed=True, nodes=nodes, status=_run(view, op.run).status)
-
-    def reattempt(self, view: View, op: ReattemptNode) -> Changed:
-        run = _run(view, op.run)
-        latest = self._latest(view, run, op.node)
-        if latest.status not in GAVE_UP or run.status in (COMPLETED, CANCELLED, CANCELLING):
-            return Changed(changed=False, status=run.status)
-        run = self._reopen(view, record(view, run, "reattempted", by=op.by, node=op.node))
-        nodes = self._retry_nodes(view, run, op.node)
-        return Changed(changed=True, nodes=nodes, status=_run(view, op.run).status)
-
-    def skip(self, view: View, op: SkipNode) -> Changed:
-        run = _run(view, op.run)
-        latest = self._latest(view, run, op.node)
-        if latest.status == SKIPPED:
-            return Changed(changed=False, status=run.status)  # K8: whoever asks again is not told off
-        if run.status in (COMPLETED, CANCELLED, CANCELLING) or latest.status in (COMPLETED, LEASED):
-            raise UsageError(
-                f"node {op.node} of run {run.id} cannot be skipped: it is {latest.status} and the run is {run.status}",
-                hint="only a node that gave up, is ready or is blocked can be skipped",
-            )
-        run = record(view, run, "skipped", by=op.by, node=op.node)
-        if latest.status in GAVE_UP:
-            run = replace(run, gave_up=run.gave_up - 1)
-        elif latest.status == READY:
-            run = replace(run, active=run.active - 1)
-        if latest.status in GAVE_UP or run.status == FAILED:
-            run = self._reopen(view, run)
-        skipped = replace(latest, status=SKIPPED, token=latest.token + 1, finished=view.now)
-        view.put(WORK, skipped)
-        if latest.status in GAVE_UP:
-            run = self._blame(view, run)
-        self.machines[run.model].advance(view, run, skipped, Handing(None), self.definitions)
-        return Changed(changed=True, status=_run(view, op.run).status, nodes=(op.node,))
-
-    def discard(self, view: View, op: DiscardDead) -> Changed:
-        run = _run(view, op.run)
-        latest = self._latest(view, run, op.node)
-        if latest.status != DEAD:
-            return Changed(changed=False, status=run.status)
-        view.put(WORK, replace(latest, status=CANCELLED, token=latest.token + 1))
-        run = record(view, run, "dead letter discarded", by=op.by, node=op.node)
-        run = replace(run, gave_up=max(0, run.gave_up - 1))
-        if run.ended:
-            view.put(RUNS, run)
-        else:
-            for work in view.find(OpenWork(run.id)):
-                if work.status in (READY, LEASED):  # a failed run has nothing that could still be claimed
-                    view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
-            run = replace(run, active=0)
-            end_run(view, run, FAILED, reason=f"the dead letter of node {op.node} was discarded by {op.by}")
-        return Changed(changed=True, status=_run(view, op.run).status, nodes=(op.node,))
-
-    def hold(self, view: View, op: SetHold) -> Changed:
-        existing = view.get(HOLDS, (op.scope, op.name))
-        if op.on and existing is None:
-            view.insert(HOLDS, Hold(scope=op.scope, name=op.name, by=op.by, since=view.now))
-        elif not op.on and existing is not None:
-            view.delete(HOLDS, existing)
-        return Changed(changed=op.on is (existing is None))
-
-    def _latest(self, view: View, run: Run, node: str) -> Work:
-        attempts = view.find(Attempts(run.id, frozenset({node})))
-        if not attempts:
-            raise UnknownNode(
-                f"run {run.id} of {run.workflow} has no work for node {node!r}",
-                hint=f"see `holdfast show {run.id}` for its nodes",
-            )
-        latest: Work = attempts[-1]
-        return latest
-
-    def _reopen(self, view: View, run: Run) -> Run:
-        """Back to running, with ready work claimable again when its time has come."""
-        run = replace(run, status=PENDING if run.started is None else RUNNING, reason=None, finished=None)
-        view.put(RUNS, run)
-        for work in view.find(OpenWork(run.id)):
-            if work.status == READY:
-                view.put(WORK, replace(work, gate=gate_for(run, work.due, view.now)))
-        return run
-
-    def _retry_nodes(self, view: View, run: Run, only: str | None) -> tuple[str, ...]:
-        """A new attempt, with a fresh budget, for the nodes whose latest attempt gave up."""
-        query = AllWork(run.id) if only is None else Attempts(run.id, frozenset({only}))
-        latest: dict[str, Work] = {}
-        for work in view.find(query):
-            latest[work.node] = work
-        again = [work for work in latest.values() if work.status in GAVE_UP]
-        run = replace(run, gave_up=run.gave_up - len(again))
-        view.put(RUNS, run)
-        for work in again:
-            if work.status == DEAD:  # I9: replayed, it is no dead letter any more and is counted as none
-                view.put(WORK, replace(work, status=FAILED))
-            run = new_attempt(view, run, work, Handing(None), due=view.now, failures=0, losses=0)
-        self._blame(view, run)
-        return tuple(work.node for work in again)
-
-    def _blame(self, view: View, run: Run) -> Run:
-        """The run's error and reason are those of a node that has given up and still stands so, if there is one."""
-        run = replace(run, error=None, reason=None)
-        if run.gave_up:
-            latest: dict[str, Work] = {work.node: work for work in view.find(AllWork(run.id))}
-            for work in latest.values():
-                if work.status in GAVE_UP:
-                    run = replace(run, error=work.error, reason=_why(work))
-                    break
-        view.put(RUNS, run)
-        return run
-
-
-def decisions(lifecycle: Lifecycle) -> dict[type[Operation], object]:
-    """Which function decides which operation."""
-    return {
-        StartRun: lifecycle.start,
-        ClaimWork: lifecycle.claim,
-        CompleteWork: lifecycle.complete,
-        FailWork: lifecycle.fail,
-        KillWork: lifecycle.kill,
-        ReleaseWork: lifecycle.release,
-        LapseWork: lifecycle.lapse,
-        RecordProgress: lifecycle.progress,
-        BuryUnknown: lifecycle.bury,
-        CancelRun: lifecycle.cancel,
-        PauseRun: lifecycle.pause,
-        ResumeRun: lifecycle.resume,
-        RetryRun: lifecycle.retry,
-        ReattemptNode: lifecycle.reattempt,
-        SkipNode: lifecycle.skip,
-        DiscardDead: lifecycle.discard,
-        SetHold: lifecycle.hold,
-    }
-
-
-def _run(view: View, run: str) -> Run:
-    row = view.run(run)
-    if row is None:
-        raise UnknownWorkflow(f"there is no run {run}", hint="`holdfast runs` lists the runs of this database")
-    return row
+        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(op.node,))
 
 
 def _must(row: Run | None) -> Run:
@@ -453,15 +317,4 @@ def _must(row: Run | None) -> Run:
     return row
 
 
-def _why(work: Work) -> str:
-    """What gave up, in a sentence that fits a listing."""
-    times = "1 attempt" if work.attempt == 1 else f"{work.attempt} attempts"
-    if work.error is None:
-        return f"node {work.node} gave up after {times} ({work.status})"
-    error = decode_error(work.error)
-    # PostgreSQL's text holds no NUL, and a failure must not turn into a dead letter for its message.
-    message = error.message.replace("\0", "\\0")
-    return f"node {work.node} gave up after {times}: {error.type}: {message}"[:REASON_LIMIT]
-
-
-__all__ = ["GAVE_UP", "Lifecycle", "decisions"]
+__all__ = ["Lifecycle"]

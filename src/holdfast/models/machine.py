@@ -12,6 +12,8 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.core.codec import decode_error
+from holdfast.core.errors import UnknownWorkflow
 from holdfast.core.graph import Graph
 from holdfast.core.ids import ancestry_hash
 from holdfast.core.operations import Handed, Offer, StartRun
@@ -39,9 +41,15 @@ from holdfast.core.view import View
 
 
 class Definitions(Protocol):
-    """The code that this process knows, looked up by a run's workflow name."""
+    """The graphs that runs follow: stored ones, and those of the code that this process knows."""
 
-    def graph(self, workflow: str) -> Graph | None: ...
+    since: int  # when this process began: of two versions of the code, that of the younger process wins
+
+    def graph(self, view: View, run: Run) -> Graph | None:
+        """The stored graph of the run, else the one of its code; None if this process lacks that code."""
+
+    def can_run(self, work: Work) -> bool:
+        """Whether the code that this item needs is known here (I8)."""
 
 
 class Machine(Protocol):
@@ -55,7 +63,22 @@ class Machine(Protocol):
         """`work` has just become completed or skipped: count it and say what follows."""
 
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
-        """The run is resumed and nothing of it is active: find what this process's code would do next."""
+        """The run was taken up again: see that it follows what this process's code says, and that something moves."""
+
+    def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
+        """What people call the node."""
+
+    def find(self, view: View, run: Run, name: str, definitions: Definitions) -> str:
+        """The id of the node that a person means; UnknownNode otherwise."""
+
+    def parents(self, view: View, run: Run, node: str, definitions: Definitions) -> str | None:
+        """The hash of the parents' attempts that an attempt made now would follow; None if that cannot be told."""
+
+    def below(self, view: View, run: Run, node: str, definitions: Definitions) -> tuple[str, ...]:
+        """Ids of everything that depends on the node."""
+
+    def skip_unbegun(self, view: View, run: Run, node: str, definitions: Definitions) -> Work:
+        """The row of a node that has none yet, as skipped."""
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         """`work` has failed for good."""
@@ -64,10 +87,11 @@ class Machine(Protocol):
 class Handing:
     """Room that a worker of this process offers while one operation is decided."""
 
-    __slots__ = ("_offer", "_room", "handed")
+    __slots__ = ("_definitions", "_offer", "_room", "handed")
 
-    def __init__(self, offer: Offer | None) -> None:
+    def __init__(self, offer: Offer | None, definitions: Definitions | None = None) -> None:
         self._offer = offer
+        self._definitions = definitions
         self._room = offer.room if offer is not None else 0
         self.handed: list[tuple[str, str, int]] = []
 
@@ -77,6 +101,8 @@ class Handing:
         if offer is None or self._room < 1 or work.gate != GATE_OPEN or work.queue not in offer.queues:
             return work
         if is_held(view, work.workflow, work.queue):
+            return work
+        if self._definitions is not None and not self._definitions.can_run(work):
             return work
         self._room -= 1
         self.handed.append((work.run, work.node, work.attempt))
@@ -122,8 +148,19 @@ def make_ready(view: View, run: Run, work: Work, handing: Handing) -> Work:
     return handing.lease(view, ready)
 
 
-def new_attempt(view: View, run: Run, before: Work, handing: Handing, *, due: int, failures: int, losses: int) -> Run:
+def new_attempt(
+    view: View,
+    run: Run,
+    before: Work,
+    handing: Handing,
+    *,
+    due: int,
+    failures: int,
+    losses: int,
+    parents: str | None = None,
+) -> Run:
     """Insert the next attempt of a node. I3: the token goes on from the last one, it never restarts."""
+    parents = parents or before.parents
     attempt = replace(
         before,
         attempt=before.attempt + 1,
@@ -131,7 +168,8 @@ def new_attempt(view: View, run: Run, before: Work, handing: Handing, *, due: in
         worker=None,
         result=None,
         outcome=None,  # the error stays: it is what the attempt is retried for, and begins the chain (I3)
-        ancestry=ancestry_hash(before.node, before.attempt + 1, before.parents or ""),
+        parents=parents,
+        ancestry=ancestry_hash(before.node, before.attempt + 1, parents or ""),
         due=due,
         failures=failures,
         losses=losses,
@@ -176,3 +214,25 @@ def mark_running(run: Run, now: int) -> Run:
     if run.started is None:
         run = replace(run, started=now)
     return replace(run, status=RUNNING) if run.status == PENDING else run
+
+
+def existing_run(view: View, run: str) -> Run:
+    """The run; UnknownWorkflow if there is none."""
+    row = view.run(run)
+    if row is None:
+        raise UnknownWorkflow(f"there is no run {run}", hint="`holdfast runs` lists the runs of this database")
+    return row
+
+
+def why(work: Work, name: str) -> str:
+    """What gave up, in a sentence that fits a listing."""
+    times = "1 attempt" if work.attempt == 1 else f"{work.attempt} attempts"
+    if work.error is None:
+        return f"node {name} gave up after {times} ({work.status})"
+    error = decode_error(work.error)
+    # PostgreSQL's text holds no NUL, and a failure must not turn into a dead letter for its message.
+    message = error.message.replace("\0", "\\0")
+    return f"node {name} gave up after {times}: {error.type}: {message}"[:REASON_LIMIT]
+
+
+REASON_LIMIT = 500

@@ -16,13 +16,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from holdfast.authoring.actions import Action
 from holdfast.authoring.context import Context, entered
+from holdfast.authoring.flow_control import (
+    CancelThisRun,
+    FinishThisRun,
+    FlowControl,
+    PauseThisRun,
+    ReattemptThisNode,
+    SkipThisNode,
+    signal_in,
+)
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import DEFAULT_LIMIT_BYTES, decode_error, encode_error
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, MAX_INT, Codecs, decode_error, encode_error
 from holdfast.core.errors import StoreError, StoreUnavailable
 from holdfast.core.operations import (
     RECORDED,
@@ -33,17 +40,27 @@ from holdfast.core.operations import (
     Operation,
     ReleaseWork,
     Settled,
+    SteerWork,
 )
 from holdfast.core.rows import Run, Work
 from holdfast.core.seams import Clock
+from holdfast.runtime import telemetry as t
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.invocation import Invocation, invocation_of
+from holdfast.runtime.outcome import Meter
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
 from holdfast.runtime.threads import ThreadSlots
 from holdfast.store.contract import Conflict, Store
 
 log = logging.getLogger("holdfast.worker")
 
+WISHES: dict[type[FlowControl], str] = {
+    SkipThisNode: "skip",
+    PauseThisRun: "pause",
+    CancelThisRun: "cancel",
+    ReattemptThisNode: "reattempt",
+    FinishThisRun: "finish",
+}
 LOST_RACES_LIMIT = 8  # after that a transactional action has failed
 
 
@@ -67,6 +84,7 @@ class Attempt:
     run: Run
     stop_requested: bool = False  # the run was cancelled, or the lease is lost
     notes: list[str] = field(default_factory=list)
+    meter: Meter = field(default_factory=Meter)
     task: asyncio.Task[None] | None = None
 
     @property
@@ -88,6 +106,9 @@ class AttemptRunner:
         threads: ThreadSlots,
         processes: ProcessSlots,
         heartbeat: Callable[[], Awaitable[None]],
+        metrics: t.Metrics,
+        levels: t.Levels,
+        codecs: Codecs,
         payload_limit_bytes: int = DEFAULT_LIMIT_BYTES,
     ) -> None:
         self._worker = worker
@@ -98,13 +119,21 @@ class AttemptRunner:
         self._threads = threads
         self._processes = processes
         self._heartbeat = heartbeat
+        self._metrics = metrics
+        self._levels = levels
+        self._codecs = codecs
         self._payload_limit_bytes = payload_limit_bytes
 
     async def run(self, attempt: Attempt, offer: Callable[[], Offer | None]) -> Settled:
         """Run it and settle it."""
         work = attempt.work
         try:
-            invocation = invocation_of(self._definitions, work, attempt.run, self._payload_limit_bytes)
+            graph = await self._definitions.load(self._store, attempt.run)
+            invocation = invocation_of(
+                self._definitions, work, attempt.run, graph, self._payload_limit_bytes, self._codecs
+            )
+        except StoreError:
+            raise
         except Exception as error:
             log.error("%s cannot be run and becomes a dead letter: %s", named(work), error, extra=log_keys(work))
             return await self._submit(_kill(work, error))
@@ -113,12 +142,15 @@ class AttemptRunner:
         if invocation.transactional:
             return await self._run_in_transaction(attempt, invocation, offer)
         started = self._clock.monotonic()
+        attempt.meter.bytes_in = len(invocation.arguments[0])
         operation: Operation
         try:
             result = await self._call(attempt, invocation, self._context(attempt, invocation))
             operation = self._completed(attempt, result, started, offer())
         except asyncio.CancelledError:
             raise
+        except FlowControl as wish:
+            operation = self._steered(attempt, wish, started)
         except Exception as error:
             try:
                 operation = self._failed(attempt, invocation, error, started)
@@ -142,9 +174,18 @@ class AttemptRunner:
 
     async def _call(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
         """The encoded result; raises what the code raised, or TimedOut."""
-        remaining = self._remaining_seconds(attempt.work)
-        if remaining is None:
-            return await self._call_here(attempt, invocation, context)
+        began = self._clock.monotonic()
+        self._levels.change(t.RUNNING_ACTIONS, 1)
+        try:
+            remaining = self._remaining_seconds(attempt.work)
+            if remaining is None:
+                return await self._call_here(attempt, invocation, context)
+            return await self._call_within(remaining, attempt, invocation, context)
+        finally:
+            self._levels.change(t.RUNNING_ACTIONS, -1)
+            self._metrics.observe(t.ACTION_SECONDS, self._clock.monotonic() - began)
+
+    async def _call_within(self, remaining: float, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
         limit = asyncio.timeout(max(0.0, remaining))
         try:
             async with limit:
@@ -160,33 +201,54 @@ class AttemptRunner:
     async def _call_here(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
         if invocation.isolation == "process" and invocation.action is not None:
             return await self._call_process(attempt, invocation, invocation.action)
+        meter = attempt.meter
         try:
+            if invocation.cancel_if or invocation.skip_if:
+                await self._check_conditions(attempt, invocation, context)
             if invocation.is_async:
                 with entered(context):
-                    value = await invocation.call()
+                    value = await meter.watch(invocation.call())
             else:
-                value = await self._threads.run(_in_context, context, invocation.call)
+                value = await self._threads.run(_in_context, context, meter, invocation.call)
                 if inspect.isawaitable(value):
                     with entered(context):
                         value = await value
-        except (Exception, KeyboardInterrupt):
+        except (Exception, KeyboardInterrupt, FlowControl):
             raise
         except BaseException as error:
+            if (signal := signal_in(error)) is not None:
+                raise signal from error
             task = asyncio.current_task()
             asked = attempt.stop_requested or (task is not None and task.cancelling() > 0)
             if asked and isinstance(error, asyncio.CancelledError):
                 raise
             # A sys.exit or a cancellation of the code's own making: it ends the action, not the worker (I8, G9).
             raise RuntimeError(f"the action raised {error!r}, which is no Exception") from error
+        if self._codecs.default.tag in DEFAULT_CODECS:  # a repr in the clear beside a result that is encrypted, no
+            meter.saw(value)
         return invocation.encode(value)
+
+    async def _check_conditions(self, attempt: Attempt, invocation: Invocation, context: Context) -> None:
+        """`cancel_if` and `skip_if`, in that order; what they raise is the node's own failure."""
+        for conditions, signal in ((invocation.cancel_if, CancelThisRun), (invocation.skip_if, SkipThisNode)):
+            for condition in conditions:
+                holds = await self._threads.run(_in_context, context, attempt.meter, condition)
+                if inspect.isawaitable(holds):
+                    with entered(context):
+                        holds = await attempt.meter.watch(holds)
+                if holds:
+                    raise signal("cancel_if holds" if signal is CancelThisRun else "skip_if holds")
 
     async def _call_process(self, attempt: Attempt, invocation: Invocation, action: Action[..., Any]) -> bytes:
         work, fn = attempt.work, action.fn
-        # A job in a DAG has its arguments in the node; an action on its own has them as the run's input.
-        alone = invocation.instance is None
-        call, codec = (attempt.run.input, attempt.run.codec) if alone else (work.payload or b"", work.codec)
+        call, codec = invocation.arguments
         context = invocation.context(self._worker)
-        return await self._processes.run(
+        if codec not in DEFAULT_CODECS:
+            # A codec of the user's own, and perhaps its key, stays here: between the processes it is plain JSON.
+            args, kwargs = action.call.decode_call(call, codec, codecs=self._codecs)
+            call, codec = action.call.encode_call(args, kwargs, limit=MAX_INT), action.call.tag
+        same = self._codecs.default.tag == action.call.tag
+        result = await self._processes.run(
             f"{fn.__module__}:{fn.__qualname__}",
             call,
             codec,
@@ -197,11 +259,12 @@ class AttemptRunner:
                 "attempt": work.attempt,
                 "idempotency_key": context.idempotency_key,
                 "worker": self._worker,
-                "payload_limit_bytes": self._payload_limit_bytes,
+                "payload_limit_bytes": self._payload_limit_bytes if same else MAX_INT,
             },
             earlier=work.error,
             on_note=attempt.notes.append,
         )
+        return result if same else invocation.encode(action.call.decode_result(result))
 
     def _context(self, attempt: Attempt, invocation: Invocation, tx: Any = None) -> Context:
         async def heartbeat() -> None:
@@ -234,7 +297,7 @@ class AttemptRunner:
             attempt=work.attempt,
             token=work.token,
             result=result,
-            outcome=self._outcome(attempt, started),
+            outcome=self._outcome(attempt, started, result),
             offer=offer,
         )
 
@@ -264,11 +327,23 @@ class AttemptRunner:
             cap_seconds=retry.cap,
         )
 
-    def _outcome(self, attempt: Attempt, started: float) -> bytes:
-        outcome: dict[str, Any] = {"wall_seconds": round(self._clock.monotonic() - started, 6)}
-        if attempt.notes:
-            outcome["notes"] = [note.encode("utf-8", "backslashreplace").decode() for note in attempt.notes]
-        return msgspec.json.encode(outcome)
+    def _steered(self, attempt: Attempt, wish: FlowControl, started: float) -> SteerWork:
+        work = attempt.work
+        after = wish.after_seconds if isinstance(wish, ReattemptThisNode) else 0.0
+        return SteerWork(
+            run=work.run,
+            node=work.node,
+            attempt=work.attempt,
+            token=work.token,
+            wish=next(name for kind, name in WISHES.items() if isinstance(wish, kind)),
+            reason=wish.reason,
+            after=int(after * 1_000_000),
+            outcome=self._outcome(attempt, started),
+        )
+
+    def _outcome(self, attempt: Attempt, started: float, result: bytes = b"") -> bytes:
+        attempt.meter.bytes_out = len(result)
+        return attempt.meter.outcome(self._worker, self._clock.monotonic() - started, attempt.notes)
 
     # -- transactional actions
 
@@ -285,10 +360,12 @@ class AttemptRunner:
                     try:
                         context = self._context(attempt, invocation, tx.user)
                         result = await self._call(attempt, invocation, context)
+                        operation: Operation = self._completed(attempt, result, started, offer())
+                    except FinishThisRun as wish:  # it did what it had to do, so what it wrote stays
+                        operation = self._steered(attempt, wish, started)
                     except Exception as error:
                         failure = error
                         raise _RollBack from None
-                    operation = self._completed(attempt, result, started, offer())
                     settled, committed = await self._coordinator.apply_in(tx, operation)
                     if settled.verdict != RECORDED:
                         raise _RollBack  # stale: nothing that the action wrote may stay
@@ -298,6 +375,8 @@ class AttemptRunner:
                     await failpoints.reach("action.tx.after_commit")
                 committed()
                 return settled
+            except FlowControl as wish:
+                return await self._submit(self._steered(attempt, wish, started))
             except _RollBack:
                 if failure is not None:
                     return await self._submit(self._failed(attempt, invocation, failure, started))
@@ -323,9 +402,9 @@ def _timed_out(attempt: Attempt) -> TimedOut:
     return TimedOut(f"{named(attempt.work)} took longer than its timeout of {seconds:g} s")
 
 
-def _in_context(context: Context, call: Callable[[], Any]) -> Any:
+def _in_context(context: Context, meter: Meter, call: Callable[[], Any]) -> Any:
     with entered(context):
-        return call()
+        return meter.call(call)
 
 
 def _kill(work: Work, error: Exception) -> KillWork:

@@ -18,7 +18,10 @@ class Counting:
         metrics = self._metrics
         metrics.count(t.BATCHES)
         metrics.observe(t.BATCH_SIZE, len(commit.pairs))
-        metrics.observe(t.COMMIT_SECONDS, commit.seconds)
+        metrics.observe(t.DECIDE_SECONDS, commit.spent.decide)
+        metrics.observe(t.COMMIT_SECONDS, commit.spent.write)
+        if commit.locked:  # the fast path reads nothing, and a zero each time would hide what reading costs
+            metrics.observe(t.LOAD_SECONDS, commit.spent.load)
         attempts = {WORK.key(work) for work in commit.changes.inserts.get(WORK, ())}
         for operation, result in commit.pairs:
             if isinstance(result, BaseException):

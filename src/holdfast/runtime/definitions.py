@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from typing import Any
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.startable import graph_of_action
+from holdfast.core.dag_document import graph_of_nodes
 from holdfast.core.graph import Graph
-from holdfast.models.dag import method_name
+from holdfast.core.queries import DefinitionById
+from holdfast.core.rows import DEFINITIONS, Definition, Run, Work
+from holdfast.core.view import View
+from holdfast.models.dag_items import method_name, node_name
+from holdfast.store.contract import Store
 
 
 def known_exception(qualified: str) -> type[BaseException] | None:
@@ -20,15 +26,35 @@ def known_exception(qualified: str) -> type[BaseException] | None:
     return found if isinstance(found, type) and issubclass(found, BaseException) else None
 
 
+CACHED_NODES = 400_000  # of stored graphs, all together
+
+
 class RegistryDefinitions:
-    """Graphs of registered workflows. A class DAG is read from code at each decision (I31)."""
+    """The graphs that runs follow: stored ones, and those of the code that is registered here.
+
+    A class DAG is read from code at each decision (I31). A stored graph never changes under its id, so that one
+    which was read once is remembered until others need the room.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
+        self.since = 0
         self._of_actions: dict[tuple[str, Action[..., Any]], Graph] = {}
-        self._known: tuple[int, tuple[str, ...], tuple[str, ...]] = (-1, (), ())
+        self._stored: OrderedDict[str, Graph] = OrderedDict()
+        self._stored_nodes = 0
+        self._known: tuple[int, tuple[str, ...], tuple[str, ...], frozenset[str]] = (-1, (), (), frozenset())
 
-    def graph(self, workflow: str) -> Graph | None:
+    def graph(self, view: View, run: Run) -> Graph | None:
+        if run.definition is None:
+            return self.of_code(run.workflow)
+        graph = self.remembered(run.definition)
+        if graph is None:
+            stored = view.get(DEFINITIONS, (run.definition,))
+            graph = None if stored is None else self.parsed(stored)
+        return graph
+
+    def of_code(self, workflow: str) -> Graph | None:
+        """The graph that the code of this process has for a workflow."""
         found = self.thing(workflow)
         if isinstance(found, Action):
             graph = self._of_actions.get((workflow, found))
@@ -38,6 +64,49 @@ class RegistryDefinitions:
         if isinstance(found, type) and issubclass(found, Dag):
             return found.compiled_dag()
         return None
+
+    def parsed(self, definition: Definition) -> Graph:
+        graph = self.remembered(definition.id)
+        if graph is None:
+            graph = graph_of_nodes(definition.nodes)
+            self.remember(definition.id, graph)
+        return graph
+
+    def remembered(self, definition: str) -> Graph | None:
+        graph = self._stored.get(definition)
+        if graph is not None:
+            self._stored.move_to_end(definition)
+        return graph
+
+    def remember(self, definition: str, graph: Graph) -> None:
+        """Keep a graph that was built or read here; the least used ones make room."""
+        if definition not in self._stored:
+            self._stored_nodes += len(graph.nodes)
+        self._stored[definition] = graph
+        while self._stored_nodes > CACHED_NODES and len(self._stored) > 1:
+            _, oldest = self._stored.popitem(last=False)
+            self._stored_nodes -= len(oldest.nodes)
+
+    async def load(self, store: Store, run: Run) -> Graph | None:
+        """The graph of a run, read from the store if need be; not inside a decision."""
+        if run.definition is None:
+            return self.of_code(run.workflow)
+        graph = self.remembered(run.definition)
+        if graph is None:
+            for stored in await store.rows(DefinitionById(run.definition)):
+                graph = self.parsed(stored)
+        return graph
+
+    def signatures(self) -> tuple[tuple[str, str], ...]:
+        """Every class DAG that is known here, with the signature of its graph."""
+        return tuple(
+            (workflow, found.compiled_dag().signature)
+            for workflow, found in self.registry.workflows.items()
+            if isinstance(found, type) and issubclass(found, Dag)
+        )
+
+    def can_run(self, work: Work) -> bool:
+        return work.name in self._names()[3]
 
     def thing(self, workflow: str) -> object | None:
         found: object | None = self.registry.workflows.get(workflow)
@@ -55,18 +124,21 @@ class RegistryDefinitions:
         return self._names()[1]
 
     def known_actions(self) -> tuple[str, ...]:
-        """Actions, and the methods of class DAGs under the name that their work carries."""
+        """Actions, and the nodes and methods of class DAGs under the names that their work carries."""
         return self._names()[2]
 
-    def _names(self) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    def _names(self) -> tuple[int, tuple[str, ...], tuple[str, ...], frozenset[str]]:
         if self._known[0] != self.registry.version:
             workflows = tuple(sorted(self.registry.known_workflows()))
-            self._known = (self.registry.version, workflows, self._runnable())
+            runnable = self._runnable()
+            self._known = (self.registry.version, workflows, runnable, frozenset(runnable))
         return self._known
 
     def _runnable(self) -> tuple[str, ...]:
         names = set(self.registry.known_actions())
         for workflow, found in self.registry.workflows.items():
             if isinstance(found, type) and issubclass(found, Dag):
-                names.update(method_name(workflow, node.id) for node in found.compiled_dag().nodes if node.job is None)
+                nodes = found.compiled_dag().nodes
+                names.update(node_name(workflow, node.id) for node in nodes)
+                names.update(method_name(workflow, method) for method in found.__dag__.methods)
         return tuple(sorted(names))

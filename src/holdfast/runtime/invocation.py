@@ -11,31 +11,38 @@ import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.context import Context, NodeInfo, Tx
-from holdfast.authoring.dags import Dag, callable_of
+from holdfast.authoring.dags import Dag, NodeCall, callable_of
+from holdfast.core.codec import Codecs, encode_stored_result
 from holdfast.core.errors import MissingJob
-from holdfast.core.graph import Node
+from holdfast.core.graph import Graph, Node
 from holdfast.core.ids import idempotency_key
 from holdfast.core.retry import Retry
 from holdfast.core.rows import Run, Work
+from holdfast.models.dag_items import is_alone
 from holdfast.runtime.definitions import RegistryDefinitions
 
 NO_RESULT = b"null"
+Condition = Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """One attempt of a node: what to call, where, under which policy, and how to store what it returns."""
 
     work: Work
     run: Run
+    name: str
     instance: Dag | None
     call: Callable[[], Any]
+    arguments: tuple[bytes, str]  # the encoded call and its codec, for a process that calls it elsewhere
     encode: Callable[[Any], bytes]
     retry: Retry
     is_async: bool
     transactional: bool
     isolation: str | None
     action: Action[..., Any] | None
+    skip_if: tuple[Condition, ...] = ()
+    cancel_if: tuple[Condition, ...] = ()
 
     def context(
         self,
@@ -50,7 +57,7 @@ class Invocation:
         return Context(
             run_id=work.run,
             workflow_name=work.workflow,
-            node=NodeInfo(id=work.node, name=work.node, attempt=work.attempt),
+            node=NodeInfo(id=work.node, name=self.name, attempt=work.attempt),
             idempotency_key=idempotency_key(work.workflow, work.run, work.node),
             workflow=self.instance,
             worker=worker,
@@ -61,52 +68,95 @@ class Invocation:
         )
 
 
-def invocation_of(definitions: RegistryDefinitions, work: Work, run: Run, result_limit_bytes: int) -> Invocation:
-    """Look the code up and decode the arguments. Whatever is raised here makes the item a dead letter (I8)."""
+def invocation_of(
+    definitions: RegistryDefinitions, work: Work, run: Run, graph: Graph | None, result_limit_bytes: int, codecs: Codecs
+) -> Invocation:
+    """Look the code up and decode the arguments. Whatever is raised here makes the item a dead letter (I8).
+
+    `graph` is the one that the run follows.
+    """
     found = definitions.thing(work.workflow)
-    if isinstance(found, Action):
-        args, kwargs = found.call.decode_call(run.input, run.codec)
-        return Invocation(
-            work=work,
-            run=run,
-            instance=None,
-            call=lambda: found.fn(*args, **kwargs),
-            encode=partial(found.call.encode_result, limit=result_limit_bytes),
-            retry=_retry(work, found.policy.retry),
-            is_async=found.is_async,
-            transactional=found.transactional,
-            isolation=found.isolation,
-            action=found,
-        )
-    if not (isinstance(found, type) and issubclass(found, Dag)):
+    if is_alone(run, work):
+        if not isinstance(found, Action):
+            raise MissingJob(f"action {work.workflow} is not registered here", hint="import its module in this worker")
+        return _of_action(found, work, run, result_limit_bytes, codecs)
+    if graph is None:
         raise MissingJob(f"workflow {work.workflow} is not registered here", hint="import its module in this worker")
-    instance = found.decode_fields(run.input, run.codec)
-    node = found.compiled_dag().node(work.node)
-    ready = callable_of(instance, node)
+    node = graph.node(work.node)
+    instance: Dag | None = None
+    if isinstance(found, type) and issubclass(found, Dag):
+        instance = found.decode_fields(run.input, run.codec, codecs)
+        ready = callable_of(instance, node)
+    elif node.job is not None:
+        ready = call_of_job(definitions, node)
+    else:
+        raise MissingJob(f"workflow {work.workflow} is not registered here", hint="import its module in this worker")
+    action = None if node.job is None else definitions.registry.action(node.job)
     return Invocation(
         work=work,
         run=run,
+        name=node.name,
         instance=instance,
         call=ready.call,
+        arguments=(node.args or b"", work.codec),
         encode=_discard,  # DAG nodes speak through side effects
-        retry=_retry(work, node.policy.retry),
+        retry=_retry(definitions, instance, node) if run.definition is not None else node.policy.retry,
         is_async=ready.is_async,
         transactional=ready.transactional,
         isolation=ready.isolation,
-        action=_job(definitions, node),
+        action=action,
+        skip_if=ready.skip_if,
+        cancel_if=ready.cancel_if,
     )
 
 
-def _job(definitions: RegistryDefinitions, node: Node) -> Action[..., Any] | None:
-    return None if node.job is None else definitions.registry.action(node.job)
+def _of_action(action: Action[..., Any], work: Work, run: Run, limit: int, codecs: Codecs) -> Invocation:
+    args, kwargs = action.call.decode_call(run.input, run.codec, codecs=codecs)
+    return Invocation(
+        work=work,
+        run=run,
+        name=work.node,
+        instance=None,
+        call=lambda: action.fn(*args, **kwargs),
+        arguments=(run.input, run.codec),
+        encode=partial(encode_stored_result, action.call, codecs, limit),
+        retry=_given_retry(work, action.policy.retry),
+        is_async=action.is_async,
+        transactional=action.transactional,
+        isolation=action.isolation,
+        action=action,
+    )
+
+
+def call_of_job(definitions: RegistryDefinitions, node: Node) -> NodeCall:
+    """A job of a graph that no class has."""
+    action = definitions.registry.action(str(node.job))
+    args, kwargs = ((), {}) if node.args is None else action.call.decode_call(node.args)
+    return NodeCall(
+        call=partial(action.fn, *args, **kwargs),
+        is_async=action.is_async,
+        transactional=action.transactional,
+        isolation=action.isolation,
+    )
 
 
 def _discard(value: Any) -> bytes:
     return NO_RESULT
 
 
-def _retry(work: Work, policy: Retry) -> Retry:
+def _given_retry(work: Work, policy: Retry) -> Retry:
     if work.policy is None:
         return policy
     numbers = msgspec.json.decode(work.policy)
     return Retry(attempts=numbers["attempts"], base=numbers["base"], cap=numbers["cap"], retry_on=policy.retry_on)
+
+
+def _retry(definitions: RegistryDefinitions, instance: Dag | None, node: Node) -> Retry:
+    """A stored graph holds numbers; what is worth retrying is the code's to say."""
+    numbers = node.policy.retry
+    if node.job is not None:
+        source = definitions.registry.action(node.job).policy.retry
+    else:
+        known = None if instance is None else type(instance).compiled_dag()
+        source = next((n.policy.retry for n in known.nodes if n.method == node.method), numbers) if known else numbers
+    return Retry(attempts=numbers.attempts, base=numbers.base, cap=numbers.cap, retry_on=source.retry_on)

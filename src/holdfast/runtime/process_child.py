@@ -27,11 +27,13 @@ import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.context import Context, NodeInfo, entered
+from holdfast.authoring.flow_control import signal_in
 from holdfast.authoring.registry import default_registry
 from holdfast.core.codec import ErrorRecord, decode_error, encode_error
 from holdfast.core.errors import UsageError
 from holdfast.runtime.processes import (
     SECOND_MAIN,
+    Answer,
     Beat,
     Begun,
     Call,
@@ -40,6 +42,7 @@ from holdfast.runtime.processes import (
     FromChild,
     Hello,
     Note,
+    Signalled,
     ToChild,
     framed,
     take_frame,
@@ -105,7 +108,7 @@ class Child:
         except OSError:
             end_everything()
 
-    def _answer(self, call: Call) -> Done | Failed:
+    def _answer(self, call: Call) -> Answer:
         try:
             action = self._action(call)
             args, kwargs = action.call.decode_call(call.call, call.codec)
@@ -113,6 +116,8 @@ class Child:
                 value = action.fn(*args, **kwargs)
             return Done(call.number, action.call.encode_result(value, limit=call.context.payload_limit_bytes))
         except BaseException as error:  # SystemExit too: it ends the action, not the slot
+            if (wish := signal_in(error)) is not None:
+                return Signalled.of(call.number, wish)
             record = encode_error(error, earlier=call.earlier)
             if call.module != call.import_as:
                 record = _renamed(record, call.import_as, call.module)

@@ -33,6 +33,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from holdfast.authoring.flow_control import SIGNALS, FlowControl, ReattemptThisNode
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES, ErrorRecord, decode_error
 from holdfast.core.errors import EngineClosed, RemoteError, RunError, UsageError
 from holdfast.runtime.threads import Slots
@@ -182,8 +183,29 @@ class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     error: bytes
 
 
+class Signalled(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """From a child: the action told the engine what becomes of its node or run (`hf.current().skip()` …)."""
+
+    number: int
+    signal: str
+    reason: str
+    after_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, number: int, signal: FlowControl) -> Signalled:
+        """The signal as data; a class of the user's own goes as the one of ours that it derives from."""
+        kind = next(kind for kind in SIGNALS if isinstance(signal, kind))
+        return cls(number, kind.__name__, signal.reason, getattr(signal, "after_seconds", 0.0))
+
+    def to_signal(self) -> FlowControl:
+        """The signal again, on this side."""
+        kind = next(kind for kind in SIGNALS if kind.__name__ == self.signal)
+        return kind(self.after_seconds, self.reason) if issubclass(kind, ReattemptThisNode) else kind(self.reason)
+
+
 ToChild: TypeAlias = Hello | Call
-FromChild: TypeAlias = Begun | Note | Beat | Done | Failed
+Answer: TypeAlias = Done | Failed | Signalled
+FromChild: TypeAlias = Begun | Note | Beat | Answer
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(FromChild).decode
@@ -233,7 +255,7 @@ class _Child:
 
     async def ask(
         self, call: Call, on_note: Callable[[str], object] | None, on_heartbeat: Callable[[], object] | None
-    ) -> Done | Failed | None:
+    ) -> Answer | None:
         """The child's answer; None if it ended, or talks nonsense, instead of giving one."""
         self._asking = True
         try:
@@ -243,7 +265,7 @@ class _Child:
                 if message.number != call.number:
                     continue  # a thread that an earlier call left behind may still speak
                 match message:
-                    case Done() | Failed():
+                    case Done() | Failed() | Signalled():
                         self.served += 1
                         return message
                     case Begun(number):
@@ -315,8 +337,10 @@ class _Child:
 class ProcessSlots:
     """Runs actions in at most `limit` processes, started when first needed and kept. For one event loop."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, when_died: Callable[[], None] | None = None) -> None:
+        """`when_died` is called for every process that ended without being told to, idle ones included."""
         self._slots: Final = Slots(limit, "ProcessSlots")
+        self._when_died: Final = when_died
         self._idle: Final[list[_Child]] = []
         self._children: Final[set[_Child]] = set()
         self._numbers: Final = itertools.count(1)
@@ -349,7 +373,8 @@ class ProcessSlots:
         """The encoded result of the action `module:qualname` for an encoded call.
 
         Raises RemoteFailure if the action raised (`earlier`, the error of the attempt before, is continued in its
-        record), ProcessDied if its process ended, EngineClosed after `close`. Cancelling kills the process.
+        record), a FlowControl if it signalled one, ProcessDied if its process ended, EngineClosed after `close`.
+        Cancelling kills the process.
         """
         frame = _call_frame(next(self._numbers), target, call, codec, context, earlier)
         while True:
@@ -367,10 +392,13 @@ class ProcessSlots:
                 self._slots.give_back()
                 if isinstance(answer, Failed):
                     raise RemoteFailure(answer.error)
+                if isinstance(answer, Signalled):
+                    raise answer.to_signal()
                 return answer.result
             await self._end(child)
             if self._slots.closed:
                 raise EngineClosed(f"the process that ran {target} was ended because its engine closed")
+            self._died()
             if fresh or child.begun == frame.number:
                 raise ProcessDied(
                     f"the process {child.pid} that ran {target} {_manner(child.exit_code)}", exit_code=child.exit_code
@@ -410,8 +438,14 @@ class ProcessSlots:
         self._children.discard(child)
         if child in self._idle:
             self._idle.remove(child)
+            if not self._slots.closed:
+                self._died()
         if child.slot_of is not None:
             child.slot_of.give_back()
+
+    def _died(self) -> None:
+        if self._when_died is not None:
+            self._when_died()
 
 
 def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:

@@ -87,6 +87,19 @@ class Metrics(Protocol):
         """Set a value that goes up and down."""
 
 
+class Levels:
+    """Gauges that several parts of a process raise and lower together, such as its workers. For one event loop."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._values: dict[str, int] = {}
+
+    def change(self, name: str, by: int) -> None:
+        """Raise a gauge, or lower it with a negative number."""
+        value = self._values[name] = self._values.get(name, 0) + by
+        self._metrics.gauge(name, value)
+
+
 class _Distribution:
     """Measurements as counts per bucket: constant memory, however many there are."""
 

@@ -167,9 +167,13 @@ class Slots:
 class ThreadSlots:
     """Runs plain functions in at most `limit` threads, started when first needed and kept. For one event loop."""
 
-    def __init__(self, limit: int, name: str = "holdfast-action") -> None:
+    def __init__(
+        self, limit: int, name: str = "holdfast-action", when_abandoned: Callable[[int], None] | None = None
+    ) -> None:
+        """`when_abandoned` is told how many more (1) or fewer (-1) functions are abandoned now."""
         self._slots: Final = Slots(limit, "ThreadSlots")
         self._name: Final = name
+        self._when_abandoned: Final = when_abandoned
         self._errands: Final[SimpleQueue[Errand | None]] = SimpleQueue()
         self._threads: Final[list[threading.Thread]] = []
         self._abandoned = 0
@@ -208,7 +212,7 @@ class ThreadSlots:
         except asyncio.CancelledError:
             if not errand.over:
                 errand.abandoned = True
-                self._abandoned += 1
+                self._count_abandoned(1)
             raise
         result: T = errand.outcome()
         return result
@@ -230,5 +234,10 @@ class ThreadSlots:
 
     def _returned(self, errand: Errand) -> None:
         if errand.abandoned:
-            self._abandoned -= 1
+            self._count_abandoned(-1)
         self._slots.give_back()
+
+    def _count_abandoned(self, by: int) -> None:
+        self._abandoned += by
+        if self._when_abandoned is not None:
+            self._when_abandoned(by)

@@ -1,7 +1,7 @@
 """The worker: claims work it knows, keeps its leases, takes over from the dead, and stops politely.
 
-Theory of operation. One task claims, one keeps the worker's row alive, one looks after others (lapsed
-workers, items nobody knows, items leased to us that we do not run). Each item runs in a task; when it
+Theory of operation. One task claims, one keeps the worker's row alive, one looks after ourselves (items leased
+to us that we do not run) and after others (`caretaker.py`). Each item runs in a task; when it
 is settled, work that became ready may come back leased to us in the same commit (hand-over), and the
 same task goes on with it: a chain costs one commit a step and no poll.
 
@@ -21,18 +21,20 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from holdfast.coordinator import Commit, Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import encode_error
-from holdfast.core.errors import HoldfastError, MissingJob, StoreError
-from holdfast.core.operations import STALE, BuryUnknown, Handed, LapseWork, Offer
+from holdfast.core.codec import DEFAULT_CODECS, Codecs
+from holdfast.core.errors import HoldfastError, StoreError
+from holdfast.core.operations import STALE, Handed, Offer
 from holdfast.core.rows import LEASED, WORK
 from holdfast.core.seams import Clock, Ids, Randomness
 from holdfast.core.settings import Settings
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.attempt import Attempt, AttemptRunner, log_keys, named, release
+from holdfast.runtime.caretaker import Caretaker
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.threads import ThreadSlots
@@ -96,6 +98,8 @@ class Worker:
         ids: Ids,
         randomness: Randomness,
         metrics: t.Metrics,
+        levels: t.Levels | None = None,
+        codecs: Codecs = DEFAULT_CODECS,
         queues: tuple[str, ...] = ("default",),
         concurrency: int = 100,
     ) -> None:
@@ -110,6 +114,8 @@ class Worker:
         self._clock = clock
         self._randomness = randomness
         self._metrics = metrics
+        self._levels = levels or t.Levels(metrics)
+        self._codecs = codecs
         self._wake = asyncio.Event()
         self._running: dict[tuple[str, str, int], Attempt] = {}
         self._reserved = 0
@@ -119,13 +125,22 @@ class Worker:
         self._look_now = asyncio.Event()
         self._hurry = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
-        self._threads = ThreadSlots(settings.threads)
-        self._processes = ProcessSlots(settings.processes)
+        self._threads = ThreadSlots(settings.threads, when_abandoned=partial(self._levels.change, t.ABANDONED_THREADS))
+        self._processes = ProcessSlots(settings.processes, when_died=partial(metrics.count, t.PROCESS_DEATHS))
         self._runner = self._make_runner()
+        self._caretaker = Caretaker(
+            store=store,
+            coordinator=coordinator,
+            definitions=definitions,
+            settings=settings,
+            clock=clock,
+            randomness=randomness,
+            metrics=metrics,
+        )
+        self._told_version = -1  # of the registry, as our row shows it to others
         self._last_beat = clock.monotonic()
         self._beating = asyncio.Lock()
         self._next_due: int | None = None
-        self._unknown_since: dict[tuple[str, str, str], float] = {}  # by queue, workflow and action: without a gap
 
     def _make_runner(self) -> AttemptRunner:
         return AttemptRunner(
@@ -138,6 +153,9 @@ class Worker:
             processes=self._processes,
             heartbeat=self._beat_if_due,
             payload_limit_bytes=self._settings.payload_limit_bytes,
+            metrics=self._metrics,
+            levels=self._levels,
+            codecs=self._codecs,
         )
 
     # -- life
@@ -146,7 +164,7 @@ class Worker:
         """Enroll, take over from workers that are provably dead, and begin to claim."""
         await self._enroll()
         with contextlib.suppress(StoreError):
-            await self._take_over()
+            await self._caretaker.begin(self.id)
         loop = asyncio.get_running_loop()
         self._coordinator.observers.append(self._on_commit)
         self._loops = [
@@ -230,7 +248,13 @@ class Worker:
             failures += 1
 
     async def _enroll(self) -> None:
-        row = WorkerRow(
+        version = self._definitions.registry.version
+        await self._store.enroll(self._row(), self._settings.lease_seconds)
+        self._told_version = version
+        self._last_beat = self._clock.monotonic()
+
+    def _row(self) -> WorkerRow:
+        return WorkerRow(
             id=self.id,
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -239,8 +263,6 @@ class Worker:
             actions=self._definitions.known_actions(),
             concurrency=self.concurrency,
         )
-        await self._store.enroll(row, self._settings.lease_seconds)
-        self._last_beat = self._clock.monotonic()
 
     # -- room
 
@@ -445,10 +467,9 @@ class Worker:
             self._metrics.count(t.LEASE_LOSSES)
             self._ask_to_stop(attempt)
 
-    # -- looking after others, and after ourselves
+    # -- looking after ourselves, then after others
 
     async def _sweep_loop(self) -> None:
-        rounds = 0
         while True:  # also while stopping: a cancel must reach what is still running
             await _either(self._look_now, self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random()))
             hinted = self._look_now.is_set()
@@ -457,12 +478,8 @@ class Worker:
             if hinted or self._stopping:
                 continue
             await self._notice_own_death()
-            await self._take_over()
-            if rounds % 30 == 0 or self._unknown_since:
-                await self._bury_unknown()
-            if rounds % 30 == 0:
-                await self._prune()
-            rounds += 1
+            await self._tell_what_is_new()
+            await self._caretaker.look_after_others(self.id)
 
     async def _notice_own_death(self) -> None:
         """Declared dead by mistake, every item we claim would be taken away again, until a heartbeat tells us."""
@@ -470,36 +487,12 @@ class Worker:
         if self._store.shared and all(worker.id != self.id for worker in await self._store.workers()):
             await self._beat()
 
-    async def _take_over(self) -> None:
-        """Leases of workers that are dead, or whose time ran out, lapse: each is an operation (I6, I7)."""
-        for worker in await self._store.lapsed_workers(self.id):
-            if failpoints.armed:
-                await failpoints.reach("takeover.before")
-            # First its row: should it be alive after all, it learns that from its next look and takes a new id.
-            await self._store.retire(worker)
-            items = await self._store.leased_to(worker)
-            if items:
-                log.warning(
-                    "worker %s is gone; taking over what it ran: %d", worker, len(items), extra={"worker": worker}
-                )
-                self._metrics.count(t.TAKEOVERS)
-            lapses = [
-                LapseWork(
-                    run=work.run,
-                    node=work.node,
-                    attempt=work.attempt,
-                    token=work.token,
-                    lost_limit=self._settings.lost_limit,
-                )
-                for work in items
-            ]
-            for work, answer in zip(items, await self._coordinator.submit_batch(lapses), strict=True):
-                if isinstance(answer, StoreError):
-                    raise answer
-                if isinstance(answer, Exception):  # one that cannot be decided here must not hold up the others (I8)
-                    log.error("%s could not be taken over: %s", named(work), answer, extra=log_keys(work))
-            if failpoints.armed:
-                await failpoints.reach("takeover.after")
+    async def _tell_what_is_new(self) -> None:
+        """I8: claims know a late definition at once; others read in our row whether anybody knows it."""
+        version = self._definitions.registry.version
+        if version != self._told_version:
+            await self._store.learn_names(self._row())
+            self._told_version = version
 
     async def _compare_with_store(self) -> None:
         """What we run but do not hold is asked to stop; what we hold but do not run is run.
@@ -525,37 +518,6 @@ class Worker:
             for work in orphans:
                 if work.run in runs and (work.run, work.node, work.attempt) not in self._running:
                     self._launch(Handed(work, runs[work.run]))
-
-    async def _bury_unknown(self) -> None:
-        """I8: work that no live worker has known for long becomes a dead letter that says what to do."""
-        limit, now = self._settings.unknown_after_seconds, self._clock.monotonic()
-        unknown = await self._store.unknown(self._store.now() - int(limit * 1e6), 100)
-        # Old is not the same as unknown: in a deploy a backlog is unknown for the moment between two workers.
-        since, self._unknown_since = self._unknown_since, {}
-        for work in unknown:
-            name = (work.queue, work.workflow, work.name)
-            first = self._unknown_since[name] = since.get(name, now)
-            if now - first < limit:
-                continue
-            error = MissingJob(
-                f"no live worker has known {work.name} of workflow {work.workflow} for "
-                f"{self._settings.unknown_after_seconds:g} s (run {work.run}, node {work.node}, queue {work.queue})",
-                hint="start a worker that imports the module that defines it, or give the new definition aliases=[…] "
-                "with the old name, or cancel the run; then `holdfast dead replay`",
-            )
-            try:
-                await self._coordinator.submit(
-                    BuryUnknown(run=work.run, node=work.node, attempt=work.attempt, error=encode_error(error))
-                )
-            except StoreError:
-                raise
-            except Exception as trouble:
-                log.error("%s could not be buried: %s", named(work), trouble, extra=log_keys(work))
-
-    async def _prune(self) -> None:
-        retention = self._settings.retention_seconds
-        if retention is not None:
-            await self._store.prune(self._store.now() - int(retention * 1e6), 500)
 
     # -- for tests and people
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.core.operations import Handed
-from holdfast.core.rows import PENDING, RUNNING, History, Key, Row, Run, Table, Work
+from holdfast.core.rows import JOB, PENDING, RUNNING, History, Key, Row, Run, Table, Work
 from holdfast.core.view import Changes, Query
 
 Need = tuple[Table[Any], Key] | Query
@@ -50,7 +50,8 @@ class WorkerRow(Row, frozen=True, kw_only=True):
 
     def knows(self, work: Work) -> bool:
         """I8: whether this worker would claim the item."""
-        return work.queue in self.queues and work.workflow in self.workflows and work.name in self.actions
+        known = work.kind == JOB or work.workflow in self.workflows
+        return known and work.queue in self.queues and work.name in self.actions
 
 
 def begun(run: Run, work: Work) -> Run:
@@ -170,6 +171,9 @@ class Store(Protocol):
         """Make delayed items claimable whose time has come; when the next one is due."""
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow: ...
+
+    async def learn_names(self, worker: WorkerRow) -> None:
+        """Show others what an enrolled worker knows by now. A worker that was taken over stays gone."""
 
     async def heartbeat(self, worker: str, lease_seconds: float) -> bool:
         """Extend the leases of a worker, which is its one row. False: it was taken over in the meantime."""

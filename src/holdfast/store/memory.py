@@ -16,13 +16,14 @@ from msgspec.structs import replace
 from holdfast.core import failpoints
 from holdfast.core.errors import UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.queries import AllWork, RunByKey
+from holdfast.core.queries import AllWork, RunByKey, RunsToReshape
 from holdfast.core.rows import (
     DEAD,
     GATE_DUE,
     GATE_OPEN,
     HISTORY,
     HOLDS,
+    JOB,
     LEASED,
     READY,
     RUNS,
@@ -197,7 +198,8 @@ class MemoryStore:
             return [] if found is None else [self.tables[RUNS][(found,)]]
         run = need.of_run
         rows = self.tables[need.table] if run is None else self._of_run[need.table].get(run, {})
-        return sorted((row for row in rows.values() if need.matches(row)), key=need.order)
+        matching = sorted((row for row in rows.values() if need.matches(row)), key=need.order)
+        return matching[: need.limit] if isinstance(need, RunsToReshape) else matching
 
     async def history(self, run: str) -> list[History]:
         return sorted(self._of_run[HISTORY].get(run, {}).values(), key=HISTORY.key)
@@ -235,7 +237,9 @@ class MemoryStore:
         candidates = (
             work
             for work in self._ready.get(request.queue, {}).values()
-            if work.workflow in request.workflows and work.name in request.actions and not self._is_held(work)
+            if (work.kind == JOB or work.workflow in request.workflows)
+            and work.name in request.actions
+            and not self._is_held(work)
         )
         chosen = heapq.nsmallest(
             request.limit, candidates, key=lambda w: (-w.priority, w.due, w.run, w.node, w.attempt)
@@ -292,6 +296,10 @@ class MemoryStore:
         row = replace(worker, started=now, seen=now, lease_until=now + int(lease_seconds * 1e6))
         self._workers[worker.id] = row
         return row
+
+    async def learn_names(self, worker: WorkerRow) -> None:
+        if (row := self._workers.get(worker.id)) is not None:
+            self._workers[worker.id] = replace(row, workflows=worker.workflows, actions=worker.actions)
 
     def proves_life(self, worker: str) -> bool:
         return True

@@ -110,8 +110,8 @@ class PostgresStore:
     # -- transactions
 
     async def flush(self, changes: Changes) -> frozenset[str]:
-        if changes.deletes:
-            raise Conflict("deletes take the locked path")
+        if changes.deletes or changes.redefined():
+            raise Conflict("this takes the locked path")
         if failpoints.armed:
             await failpoints.reach("flush.before")
         async with self.connections.use() as connection:
@@ -234,6 +234,10 @@ class PostgresStore:
             await self._run(session, "execute", self._sql["enroll"], *identity, now, int(lease_seconds * 1e6))
         return replace(worker, provable=provable, started=now, seen=now, lease_until=now + int(lease_seconds * 1e6))
 
+    async def learn_names(self, worker: WorkerRow) -> None:
+        names = [msgspec.json.encode(names).decode() for names in (worker.workflows, worker.actions)]
+        await self._statement("execute", "learn_names", worker.id, *names)
+
     async def _session(self, worker: str) -> Connection:
         """The worker's own connection, which holds its lock. A new one takes the lock again.
 
@@ -317,7 +321,7 @@ class PostgresStore:
     async def prune(self, ended_before: int, limit: int) -> int:
         async with self.connections.use() as connection, connection.transaction():
             old = [row[0] for row in await connection.fetch(self._sql["prunable"], ended_before, limit)]
-            for table in ("work", "history", "waits", "events", "runs"):
+            for table in ("work", "history", "waits", "events", "definitions", "runs"):
                 await connection.execute(self._sql[f"prune_{table}"], old)
                 if failpoints.armed:
                     await failpoints.reach("prune.between")

@@ -15,12 +15,23 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from holdfast.core.rows import EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Table
+from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Table
 from holdfast.core.view import Changes
 from holdfast.store.statements import statements
 
 _STEP = ("version", "status", "remaining", "active", "gave_up", "entries", "started", "updated")
-_REST = ("result", "error", "definition", "token", "awaited", "superseded", "reason", "finished")
+_REST = (
+    "result",
+    "error",
+    "definition",
+    "token",
+    "awaited",
+    "superseded",
+    "reason",
+    "finished",
+    "signature",
+    "adopted",
+)
 _run_step, _run_rest, _run_full = attrgetter(*_STEP), attrgetter(*_REST), attrgetter(*_STEP, *_REST)
 
 _KEY = attrgetter("run", "node", "attempt", "token")
@@ -58,6 +69,7 @@ _INSERTS: tuple[tuple[Table[Any], str], ...] = (
     (WAITS, "flush_waits_insert"),
     (EVENTS, "flush_events_insert"),
     (HOLDS, "flush_holds_insert"),
+    (DEFINITIONS, "flush_definitions_insert"),
 )
 
 

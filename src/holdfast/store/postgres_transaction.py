@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core import failpoints
 from holdfast.core.rows import RUNS, WORK, Table
-from holdfast.core.view import Changes, Query
+from holdfast.core.view import Changes, Query, defined
 from holdfast.store.contract import Conflict, Need
 from holdfast.store.postgres_connections import LOCK_TIMEOUT_MILLISECONDS, translate
 from holdfast.store.questions import query_arguments
@@ -84,6 +84,11 @@ class PostgresTransaction:
             answer = await self._connection.execute(self._sql[f"delete_{table.name}"], *keys)
             if int(answer.split()[-1]) != len(deleted):
                 raise Conflict(f"a row of {table.name} was consumed by someone else")
+        if redefined := changes.redefined():
+            columns = [
+                list(column) for column in zip(*(defined(new) + WORK.key(new) for new in redefined), strict=True)
+            ]
+            await self._connection.execute(self._sql["redefine_work"], *columns)
         if failpoints.armed:
             await failpoints.reach("flush.between")
         with translate():  # a caller's own connection is in nobody's `use`

@@ -7,25 +7,40 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.queries import Attempts, QueuedEvents, RunByKey, WaitersOf
+from holdfast.core.queries import (
+    Attempts,
+    ByAncestry,
+    DefinitionById,
+    QueuedEvents,
+    RunByKey,
+    RunsToReshape,
+    WaitersOf,
+)
 from holdfast.core.view import Query
 
 
-def query_arguments(query: Query, nodes_as: Callable[[list[str]], Any]) -> tuple[Any, ...]:
-    """The arguments; `nodes_as` gives a list of names the form that the database takes."""
+def query_arguments(query: Query, texts_as: Callable[[list[str]], Any]) -> tuple[Any, ...]:
+    """The arguments; `texts_as` gives a list of texts the form that the database takes."""
     match query:
         case RunByKey(workflow=workflow, key=key):
             return (workflow, key)
         case Attempts(run=run, nodes=nodes):
-            return (run, nodes_as(sorted(nodes)))
+            return (run, texts_as(sorted(nodes)))
         case WaitersOf(topic=topic):
             return (topic,)
         case QueuedEvents(name=name, target=target):
             return (name, target)
+        case DefinitionById(id=id):
+            return (id,)
+        case ByAncestry(ancestry=ancestry):
+            return (ancestry,)
+        case RunsToReshape(code=code, since=since, idle=idle, limit=limit):
+            workflows, signatures = [name for name, _ in code], [signature for _, signature in code]
+            return (texts_as(workflows), texts_as(signatures), since, idle, limit)
         case _:
             return () if query.of_run is None else (query.of_run,)
 
 
-def json_nodes(names: list[str]) -> str:
+def json_texts(texts: list[str]) -> str:
     """SQLite has no arrays; `json_each` reads this."""
-    return msgspec.json.encode(names).decode()
+    return msgspec.json.encode(texts).decode()

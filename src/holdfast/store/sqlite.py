@@ -384,6 +384,10 @@ class SqliteStore:
         await self._write(lambda db: db.execute(self._sql["enroll"], values))
         return row
 
+    async def learn_names(self, worker: WorkerRow) -> None:
+        names = (_json(worker.workflows).decode(), _json(worker.actions).decode())
+        await self._write(lambda db: db.execute(self._sql["learn_names"], (*names, worker.id)))
+
     def proves_life(self, worker: str) -> bool:
         return True  # the operating system's lock lasts as long as the process
 
@@ -454,7 +458,7 @@ class SqliteStore:
     async def prune(self, ended_before: int, limit: int) -> int:
         def delete(db: sqlite3.Connection) -> int:
             old = db.execute(self._sql["prunable"], (ended_before, limit)).fetchall()
-            for table in ("work", "history", "waits", "events", "runs"):
+            for table in ("work", "history", "waits", "events", "definitions", "runs"):
                 db.executemany(self._sql[f"prune_{table}"], old)
                 if failpoints.armed:
                     failpoints.hit("prune.between")

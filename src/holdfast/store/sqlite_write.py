@@ -9,13 +9,13 @@ from typing import Any
 from msgspec.structs import astuple
 
 from holdfast.core import failpoints
-from holdfast.core.rows import EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Run, Table, Work
-from holdfast.core.view import Changes, Query
+from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Run, Table, Work
+from holdfast.core.view import Changes, Query, defined
 from holdfast.store.contract import Conflict, Need
-from holdfast.store.questions import json_nodes, query_arguments
+from holdfast.store.questions import json_texts, query_arguments
 
 # Runs first, then work, then what only inserts: the same order as in PostgreSQL.
-ORDER: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS)
+ORDER: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS)
 
 
 def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes) -> None:
@@ -27,6 +27,8 @@ def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes)
         if pairs:
             values = _run_update if table is RUNS else _work_update
             _exactly(db, sql[f"update_{table.name}"], [values(old, new) for old, new in pairs], table)
+            if table is WORK and (redefined := changes.redefined()):
+                _exactly(db, sql["redefine_work"], [defined(new) + WORK.key(new) for new in redefined], table)
         deleted = changes.deletes.get(table)
         if deleted:
             # An event that someone else has consumed must abort the batch, or it would be delivered twice.
@@ -61,6 +63,8 @@ def _run_update(old: Run, new: Run) -> tuple[Any, ...]:
         new.started,
         new.finished,
         new.updated,
+        new.signature,
+        new.adopted,
         new.id,
         old.version,
     )
@@ -93,7 +97,7 @@ def _work_update(old: Work, new: Work) -> tuple[Any, ...]:
 def load_rows(db: sqlite3.Connection, sql: dict[str, str], need: Need) -> list[Any]:
     """The committed rows for a key or a question."""
     if isinstance(need, Query):
-        statement, args = sql[type(need).__name__], query_arguments(need, json_nodes)
+        statement, args = sql[type(need).__name__], query_arguments(need, json_texts)
         row_type = need.table.row
     else:
         table, args = need

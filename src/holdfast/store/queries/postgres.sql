@@ -15,14 +15,14 @@ ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.r
 -- The same with every column that may change, for batches in which a run ends, pauses or is taken up again.
 g AS (SELECT * FROM unnest($?::text[], $?::bigint[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[],
     $?::bigint[], $?::bigint[], $?::bytea[], $?::bytea[], $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::text[],
-    $?::bigint[]) g(id, expect, version, status, remaining, active, gave_up, entries, started, updated, result, error,
-    definition, token, awaited, superseded, reason, finished)),
+    $?::bigint[], $?::text[], $?::bigint[]) g(id, expect, version, status, remaining, active, gave_up, entries, started, updated,
+    result, error, definition, token, awaited, superseded, reason, finished, signature, adopted)),
 l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version = g.expect ORDER BY r.id FOR NO KEY UPDATE OF r)
 -- name: flush_runs_full_update
 ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.remaining, active = g.active,
     gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated, result = g.result, error = g.error,
     definition = g.definition, token = g.token, awaited = g.awaited, superseded = g.superseded, reason = g.reason,
-    finished = g.finished
+    finished = g.finished, signature = g.signature, adopted = g.adopted
   FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
 -- name: flush_no_runs
 l AS (SELECT ''::text AS id WHERE false)
@@ -63,7 +63,7 @@ a AS MATERIALIZED (SELECT (SELECT count(*) FROM l) = $?::bigint AND (SELECT coun
 nr AS (INSERT INTO runs ({runs}) SELECT {runs@n} FROM unnest($?::text[], $?::text[], $?::text[], $?::text[], $?::text[], $?::bigint[],
     $?::bytea[], $?::text[], $?::text[], $?::bytea[], $?::bytea[], $?::text[], $?::text[], $?::text[], $?::text[], $?::int[],
     $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::int[], $?::int[], $?::int[], $?::bigint[], $?::text[],
-    $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[]) n({runs})
+    $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::text[], $?::bigint[]) n({runs})
   WHERE (SELECT ok FROM a) AND (SELECT count(*) FROM ur) >= 0)
 -- name: flush_work_fresh
 -- First attempts of nodes without anything special about them: what is the same for all is not sent.
@@ -92,6 +92,9 @@ ni AS (INSERT INTO waits ({waits}) SELECT {waits@n}
 ne AS (INSERT INTO events ({events}) SELECT {events@n}
   FROM unnest($?::text[], $?::text[], $?::text[], $?::bytea[], $?::text[], $?::bigint[], $?::bigint[]) n({events})
   WHERE (SELECT ok FROM a))
+-- name: flush_definitions_insert
+nd AS (INSERT INTO definitions ({definitions}) SELECT {definitions@n}
+  FROM unnest($?::text[], $?::text[], $?::text[], $?::bytea[], $?::text[], $?::bigint[]) n({definitions}) WHERE (SELECT ok FROM a))
 -- name: flush_holds_insert
 no AS (INSERT INTO holds ({holds}) SELECT {holds@n}
   FROM unnest($?::text[], $?::text[], $?::text[], $?::bigint[]) n({holds}) WHERE (SELECT ok FROM a))
@@ -105,8 +108,18 @@ SELECT a.ok, CASE WHEN a.ok THEN NULL ELSE ARRAY(SELECT id FROM l) END AS runs,
 DELETE FROM waits w USING unnest($1::text[], $2::int[]) d(run, slot) WHERE w.run = d.run AND w.slot = d.slot
 -- name: delete_events
 DELETE FROM events WHERE id = ANY($1::text[])
+-- name: delete_definitions
+DELETE FROM definitions WHERE id = ANY($1::text[])
 -- name: delete_holds
 DELETE FROM holds h USING unnest($1::text[], $2::text[]) d(scope, name) WHERE h.scope = d.scope AND h.name = d.name
+
+-- name: redefine_work
+-- What the graph says of nodes that have not begun, when another graph is followed. On the locked path only.
+UPDATE work w SET required = d.required, name = d.name, kind = d.kind, queue = d.queue, timeout = d.timeout, policy = d.policy,
+  payload = d.payload
+FROM unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bytea[], $8::text[], $9::text[], $10::int[])
+  d(required, name, kind, queue, timeout, policy, payload, run, node, attempt)
+WHERE w.run = d.run AND w.node = d.node AND w.attempt = d.attempt
 
 -- name: now
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
@@ -132,6 +145,8 @@ SELECT {history} FROM history WHERE run = $1 AND sequence = $2
 SELECT {waits} FROM waits WHERE run = $1 AND slot = $2
 -- name: get_events
 SELECT {events} FROM events WHERE id = $1
+-- name: get_definitions
+SELECT {definitions} FROM definitions WHERE id = $1
 -- name: get_holds
 SELECT {holds} FROM holds WHERE scope = $1 AND name = $2
 
@@ -154,6 +169,16 @@ SELECT {waits} FROM waits WHERE run = $1 ORDER BY run, slot
 SELECT {events} FROM events WHERE name = $1 AND target IS NOT DISTINCT FROM $2 ORDER BY at, id
 -- name: Holds
 SELECT {holds} FROM holds ORDER BY scope, name
+-- name: DefinitionById
+SELECT {definitions} FROM definitions WHERE id = $1
+-- name: ByAncestry
+-- work_by_ancestry
+SELECT {work} FROM work WHERE ancestry = $1 ORDER BY run, node, attempt
+-- name: RunsToReshape
+-- runs_open
+SELECT {runs@r} FROM unnest($1::text[], $2::text[]) c(workflow, signature) JOIN runs r ON r.workflow = c.workflow
+WHERE r.finished IS NULL AND r.definition IS NULL AND r.status <> 'paused' AND r.signature IS DISTINCT FROM c.signature
+  AND (r.adopted <= $3 OR (r.signature IS NULL AND r.updated < $4)) LIMIT $5
 -- name: HistoryOf
 SELECT {history} FROM history WHERE run = $1 ORDER BY sequence
 
@@ -162,7 +187,7 @@ SELECT {history} FROM history WHERE run = $1 ORDER BY sequence
 -- so that a completion need not read it; OFFSET 0 keeps that a look-up by key, however the tables grow.
 WITH c AS MATERIALIZED (
   SELECT w.ctid AS place FROM work w
-  WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND w.workflow = ANY($2::text[])
+  WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind = 'job' OR w.workflow = ANY($2::text[]))
     AND w.name = ANY($3::text[])
     AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
                     OR (h.scope = 'queue' AND h.name = w.queue))
@@ -189,6 +214,8 @@ SELECT pg_try_advisory_lock(('x' || substr(md5('holdfast-worker:' || $1::text), 
 -- name: enroll
 INSERT INTO workers ({workers}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::bigint, $9::bigint, $9::bigint + $10::bigint)
 ON CONFLICT (id) DO UPDATE SET provable = excluded.provable, seen = excluded.seen, lease_until = excluded.lease_until
+-- name: learn_names
+UPDATE workers SET workflows = $2, actions = $3 WHERE id = $1
 -- name: heartbeat
 UPDATE workers SET seen = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
   lease_until = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2::bigint WHERE id = $1 RETURNING seen
@@ -244,6 +271,8 @@ DELETE FROM history WHERE run = ANY($1::text[])
 DELETE FROM waits WHERE run = ANY($1::text[])
 -- name: prune_events
 DELETE FROM events WHERE target = ANY($1::text[])
+-- name: prune_definitions
+DELETE FROM definitions WHERE run = ANY($1::text[])
 -- name: prune_runs
 DELETE FROM runs WHERE id = ANY($1::text[])
 -- name: notify
@@ -255,6 +284,7 @@ SELECT 'work', count(*) FROM work WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id 
 UNION ALL SELECT 'history', count(*) FROM history WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 UNION ALL SELECT 'waits', count(*) FROM waits WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 UNION ALL SELECT 'events', count(*) FROM events WHERE target IS NOT NULL AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = target)
+UNION ALL SELECT 'definitions', count(*) FROM definitions WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run)
 -- name: miscounted
 -- Runs whose counters disagree with their work: G10 says that no crash leaves one.
 SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))

@@ -10,13 +10,16 @@ INSERT INTO history ({history}) VALUES ({history?})
 INSERT INTO waits ({waits}) VALUES ({waits?})
 -- name: insert_events
 INSERT INTO events ({events}) VALUES ({events?})
+-- name: insert_definitions
+INSERT INTO definitions ({definitions}) VALUES ({definitions?})
 -- name: insert_holds
 INSERT INTO holds ({holds}) VALUES ({holds?})
 
 -- name: update_runs
 -- Guarded by the version that the decision saw.
 UPDATE runs SET version = ?, status = ?, result = ?, error = ?, definition = ?, token = ?, awaited = ?, superseded = ?,
-  remaining = ?, active = ?, gave_up = ?, entries = ?, reason = ?, started = ?, finished = ?, updated = ?
+  remaining = ?, active = ?, gave_up = ?, entries = ?, reason = ?, started = ?, finished = ?, updated = ?, signature = ?,
+  adopted = ?
 WHERE id = ? AND version = ?
 
 -- name: update_work
@@ -25,10 +28,17 @@ UPDATE work SET status = ?, completed = ?, token = ?, gate = ?, due = ?, worker 
   parents = ?, ancestry = ?, failures = ?, losses = ?, started = ?, finished = ?
 WHERE run = ? AND node = ? AND attempt = ? AND token = ?
 
+-- name: redefine_work
+-- What the graph says of a node that has not begun, when another graph is followed.
+UPDATE work SET required = ?, name = ?, kind = ?, queue = ?, timeout = ?, policy = ?, payload = ?
+WHERE run = ? AND node = ? AND attempt = ?
+
 -- name: delete_waits
 DELETE FROM waits WHERE run = ? AND slot = ?
 -- name: delete_events
 DELETE FROM events WHERE id = ?
+-- name: delete_definitions
+DELETE FROM definitions WHERE id = ?
 -- name: delete_holds
 DELETE FROM holds WHERE scope = ? AND name = ?
 
@@ -44,6 +54,8 @@ SELECT {history} FROM history WHERE run = ? AND sequence = ?
 SELECT {waits} FROM waits WHERE run = ? AND slot = ?
 -- name: get_events
 SELECT {events} FROM events WHERE id = ?
+-- name: get_definitions
+SELECT {definitions} FROM definitions WHERE id = ?
 -- name: get_holds
 SELECT {holds} FROM holds WHERE scope = ? AND name = ?
 
@@ -66,6 +78,17 @@ SELECT {waits} FROM waits WHERE run = ? ORDER BY run, slot
 SELECT {events} FROM events WHERE name = ? AND target IS ? ORDER BY at, id
 -- name: Holds
 SELECT {holds} FROM holds ORDER BY scope, name
+-- name: DefinitionById
+SELECT {definitions} FROM definitions WHERE id = ?
+-- name: ByAncestry
+-- work_by_ancestry
+SELECT {work} FROM work WHERE ancestry = ? ORDER BY run, node, attempt
+-- name: RunsToReshape
+-- runs_open
+SELECT {runs@r} FROM (SELECT w.value AS workflow, s.value AS signature FROM json_each(?) w JOIN json_each(?) s ON s.key = w.key) c
+  CROSS JOIN runs r INDEXED BY runs_open ON r.workflow = c.workflow
+WHERE r.finished IS NULL AND r.definition IS NULL AND r.status <> 'paused' AND r.signature IS NOT c.signature
+  AND (r.adopted <= ? OR (r.signature IS NULL AND r.updated < ?)) LIMIT ?
 -- name: HistoryOf
 SELECT {history} FROM history WHERE run = ? ORDER BY sequence
 
@@ -73,7 +96,7 @@ SELECT {history} FROM history WHERE run = ? ORDER BY sequence
 -- work_claimable, in its order. Holds are looked at here, so that maintenance stops every claim at once.
 SELECT {work@w}, {runs@r} FROM work w INDEXED BY work_claimable CROSS JOIN runs r ON r.id = w.run
 WHERE w.queue = ? AND w.status = 'ready' AND w.gate = 0
-  AND w.workflow IN (SELECT value FROM json_each(?))
+  AND (w.kind = 'job' OR w.workflow IN (SELECT value FROM json_each(?)))
   AND w.name IN (SELECT value FROM json_each(?))
   AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
                   OR (h.scope = 'queue' AND h.name = w.queue))
@@ -93,6 +116,8 @@ SELECT min(due) FROM work INDEXED BY work_delayed WHERE status = 'ready' AND gat
 
 -- name: enroll
 INSERT OR REPLACE INTO workers ({workers}) VALUES ({workers?})
+-- name: learn_names
+UPDATE workers SET workflows = ?, actions = ? WHERE id = ?
 -- name: heartbeat
 UPDATE workers SET seen = ?, lease_until = ? WHERE id = ?
 -- name: retire
@@ -132,6 +157,8 @@ DELETE FROM history WHERE run = ?
 DELETE FROM waits WHERE run = ?
 -- name: prune_events
 DELETE FROM events WHERE target = ?
+-- name: prune_definitions
+DELETE FROM definitions WHERE run = ?
 -- name: prune_runs
 DELETE FROM runs WHERE id = ?
 

@@ -1,0 +1,86 @@
+"""The work item of a node: what the graph says of it, as a row."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.core.graph import Node
+from holdfast.core.ids import parents_hash
+from holdfast.core.operations import PolicyOverride
+from holdfast.core.rows import BLOCKED, JOB, NODE, Run, Work
+
+NO_PARENTS = parents_hash([])
+BUILT = "built-"
+
+
+def item_of(run: Run, node: Node, *, required: int, now: int) -> Work:
+    """The first attempt of a node, blocked."""
+    name, kind = needed(run, node)
+    timeout = node.policy.timeout_seconds
+    return Work(
+        run=run.id,
+        node=node.id,
+        attempt=1,
+        workflow=run.workflow,
+        kind=kind,
+        name=name,
+        status=BLOCKED,
+        required=required,
+        queue=node.policy.queue or run.queue,
+        priority=run.priority,
+        due=now,
+        timeout=None if timeout is None else int(timeout * 1_000_000),
+        payload=node.args,
+        created=now,
+    )
+
+
+def redefined(work: Work, run: Run, node: Node, required: int) -> Work:
+    """An item that has not begun, as another graph has it."""
+    fresh = item_of(run, node, required=required, now=work.created)
+    return replace(
+        work,
+        required=required,
+        name=fresh.name,
+        kind=fresh.kind,
+        queue=fresh.queue,
+        timeout=fresh.timeout,
+        payload=fresh.payload,
+    )
+
+
+def needed(run: Run, node: Node) -> tuple[str, str]:
+    """What a worker must know to run the node (I8): a name, and with kind `node` the workflow too."""
+    if run.definition is None:
+        alone = node.job is not None and node.job == node.id == run.workflow
+        return (run.workflow if alone else node_name(run.workflow, node.id)), NODE
+    if node.job is not None:
+        return node.job, JOB if run.definition.startswith(BUILT) else NODE
+    return method_name(run.workflow, str(node.method)), NODE
+
+
+def is_alone(run: Run, work: Work) -> bool:
+    """Whether the run is one action, started on its own."""
+    return run.definition is None and work.name == run.workflow
+
+
+def node_name(workflow: str, node: str) -> str:
+    """A node of a class as its code has it: two workers with different code differ here."""
+    return f"{workflow}.{node}"
+
+
+def method_name(workflow: str, method: str) -> str:
+    """A method that a stored graph names: the class may have it under another node, or none."""
+    return f"{workflow}:{method}"
+
+
+def overridden(work: Work, run: Run, override: PolicyOverride) -> Work:
+    numbers = {"attempts": override.attempts, "base": override.base_seconds, "cap": override.cap_seconds}
+    timeout = override.timeout_seconds
+    return replace(
+        work,
+        queue=override.queue or run.queue,
+        timeout=None if timeout is None else int(timeout * 1_000_000),
+        policy=msgspec.json.encode(numbers).decode(),
+    )

@@ -1,0 +1,261 @@
+"""Decisions about what people ask for: cancel, pause, resume, retry, reattempt, skip, discard, maintenance.
+
+All of them take the locked path: an operator's wish is decided on what is stored, never on what is remembered.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from holdfast.core.errors import ReattemptRefused, UsageError
+from holdfast.core.operations import (
+    CancelRun,
+    Changed,
+    DiscardDead,
+    Operation,
+    PauseRun,
+    ReattemptNode,
+    ResumeRun,
+    RetryRun,
+    SetHold,
+    SkipNode,
+)
+from holdfast.core.queries import AllWork, Attempts, OpenWork
+from holdfast.core.rows import (
+    CANCELLED,
+    CANCELLING,
+    COMPLETED,
+    DEAD,
+    FAILED,
+    GATE_PAUSED,
+    GAVE_UP,
+    HOLDS,
+    LEASED,
+    PAUSED,
+    PENDING,
+    READY,
+    RUNNING,
+    RUNS,
+    SKIPPED,
+    SUSPENDED,
+    WORK,
+    Hold,
+    Run,
+    Work,
+)
+from holdfast.core.view import View
+from holdfast.models.machine import (
+    Definitions,
+    Handing,
+    Machine,
+    end_run,
+    existing_run,
+    gate_for,
+    new_attempt,
+    record,
+    why,
+)
+
+FINAL = (COMPLETED, CANCELLED, CANCELLING)
+
+
+class Operators:
+    """What operators may do to a run, given the machines of the models and the code that is known here."""
+
+    def __init__(self, machines: dict[str, Machine], definitions: Definitions) -> None:
+        self.machines = machines
+        self.definitions = definitions
+
+    def decisions(self) -> dict[type[Operation], object]:
+        return {
+            CancelRun: self.cancel,
+            PauseRun: self.pause,
+            ResumeRun: self.resume,
+            RetryRun: self.retry,
+            ReattemptNode: self.reattempt,
+            SkipNode: self.skip,
+            DiscardDead: self.discard,
+            SetHold: self.hold,
+        }
+
+    def cancel(self, view: View, op: CancelRun) -> Changed:
+        run = existing_run(view, op.run)
+        if run.ended:
+            return Changed(changed=False, status=run.status)
+        run = record(view, run, "cancel requested", by=op.by)
+        if self.machines[run.model].cancels_gracefully and not op.force:
+            view.put(RUNS, replace(run, status=CANCELLING, token=run.token + 1))
+        else:
+            end_run(view, run, CANCELLED, reason=f"cancelled by {op.by}")
+        return Changed(changed=True, status=existing_run(view, op.run).status)
+
+    def pause(self, view: View, op: PauseRun) -> Changed:
+        run = existing_run(view, op.run)
+        if run.status not in (PENDING, RUNNING, SUSPENDED):
+            return Changed(changed=False, status=run.status)
+        for work in view.find(OpenWork(run.id)):
+            if work.status == READY:
+                view.put(WORK, replace(work, gate=GATE_PAUSED))
+        run = record(view, run, "paused", by=op.by, reason=op.reason)
+        reason = f"paused by {op.by}" + (f": {op.reason}" if op.reason else "")
+        view.put(RUNS, replace(run, status=PAUSED, reason=reason))
+        return Changed(changed=True, status=PAUSED)
+
+    def resume(self, view: View, op: ResumeRun) -> Changed:
+        """I11: overdue work runs at once, future times are kept; a pause that came from a failure is retried."""
+        run = existing_run(view, op.run)
+        if run.status != PAUSED:
+            return Changed(changed=False, status=run.status)
+        run = self._reopen(view, record(view, run, "resumed", by=op.by))
+        nodes = self._retry_nodes(view, run, None) if run.gave_up else ()
+        self._refresh(view, op.run)
+        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=nodes)
+
+    def retry(self, view: View, op: RetryRun) -> Changed:
+        run = existing_run(view, op.run)
+        if run.status in FINAL or not run.gave_up:
+            return Changed(changed=False, status=run.status)
+        run = self._reopen(view, record(view, run, "retried", by=op.by))
+        nodes = self._retry_nodes(view, run, None)
+        self._refresh(view, op.run)
+        return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
+
+    def reattempt(self, view: View, op: ReattemptNode) -> Changed:
+        """I29: strict. What followed an attempt must not find out later that there was another one."""
+        run = existing_run(view, op.run)
+        machine = self.machines[run.model]
+        node = machine.find(view, run, op.node, self.definitions)
+        attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
+        name = machine.label(view, run, node, self.definitions)
+        status = attempts[-1].status if attempts else "not begun"
+        fork = f"`holdfast fork {run.id} --from {name}` makes a new run that shares everything before it"
+        if run.status in FINAL:
+            raise ReattemptRefused(
+                f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=fork
+            )
+        if status == READY and attempts[-1].attempt > 1:
+            return Changed(changed=False, status=run.status)  # K8: the attempt that is asked for waits already
+        if status not in GAVE_UP and status != CANCELLED:
+            raise ReattemptRefused(
+                f"node {name} of run {run.id} cannot be attempted again: its latest attempt is {status}",
+                hint=fork if status in (COMPLETED, SKIPPED) else "only one that failed, timed out or is dead can be",
+            )
+        following = frozenset(machine.below(view, run, node, self.definitions))
+        for work in view.find(Attempts(run.id, following)) if following else ():
+            if work.status in (COMPLETED, LEASED):
+                after = machine.label(view, run, work.node, self.definitions)
+                state = "is running" if work.status == LEASED else "has completed"
+                raise ReattemptRefused(
+                    f"node {name} of run {run.id} cannot be attempted again: {after}, which depends on it, {state}",
+                    hint=fork,
+                )
+        run = self._reopen(view, record(view, run, "reattempted", by=op.by, node=name))
+        nodes = self._retry_nodes(view, run, node)
+        self._refresh(view, op.run)
+        return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
+
+    def skip(self, view: View, op: SkipNode) -> Changed:
+        run = existing_run(view, op.run)
+        machine = self.machines[run.model]
+        node = machine.find(view, run, op.node, self.definitions)
+        name = machine.label(view, run, node, self.definitions)
+        attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
+        latest = attempts[-1] if attempts else None
+        status = "not begun" if latest is None else latest.status
+        if status == SKIPPED:
+            return Changed(changed=False, status=run.status)  # K8: whoever asks again is not told off
+        if run.status in FINAL or status in (COMPLETED, LEASED):
+            raise UsageError(
+                f"node {name} of run {run.id} cannot be skipped: it is {status} and the run is {run.status}",
+                hint="only a node that gave up or has not begun can be skipped",
+            )
+        run = record(view, run, "skipped", by=op.by, node=name)
+        if status in GAVE_UP:
+            run = replace(run, gave_up=run.gave_up - 1)
+        elif status == READY:
+            run = replace(run, active=run.active - 1)
+        if status in GAVE_UP or run.status == FAILED:
+            run = self._reopen(view, run)
+        if latest is None:
+            skipped = machine.skip_unbegun(view, run, node, self.definitions)
+            view.insert(WORK, skipped)
+        else:
+            skipped = replace(latest, status=SKIPPED, token=latest.token + 1, finished=view.now)
+            view.put(WORK, skipped)
+        if status in GAVE_UP:
+            run = self._blame(view, run)
+        machine.advance(view, run, skipped, Handing(None), self.definitions)
+        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(name,))
+
+    def discard(self, view: View, op: DiscardDead) -> Changed:
+        run = existing_run(view, op.run)
+        node = self.machines[run.model].find(view, run, op.node, self.definitions)
+        attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
+        if not attempts or attempts[-1].status != DEAD:
+            return Changed(changed=False, status=run.status)
+        view.put(WORK, replace(attempts[-1], status=CANCELLED, token=attempts[-1].token + 1))
+        run = record(view, run, "dead letter discarded", by=op.by, node=op.node)
+        run = replace(run, gave_up=max(0, run.gave_up - 1))
+        if run.ended:
+            view.put(RUNS, run)
+        else:
+            for work in view.find(OpenWork(run.id)):
+                if work.status in (READY, LEASED):  # a failed run has nothing that could still be claimed
+                    view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
+            run = replace(run, active=0)
+            end_run(view, run, FAILED, reason=f"the dead letter of node {op.node} was discarded by {op.by}")
+        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(op.node,))
+
+    def hold(self, view: View, op: SetHold) -> Changed:
+        existing = view.get(HOLDS, (op.scope, op.name))
+        if op.on and existing is None:
+            view.insert(HOLDS, Hold(scope=op.scope, name=op.name, by=op.by, since=view.now))
+        elif not op.on and existing is not None:
+            view.delete(HOLDS, existing)
+        return Changed(changed=op.on is (existing is None))
+
+    def _refresh(self, view: View, run: str) -> None:
+        row = existing_run(view, run)
+        self.machines[row.model].refresh(view, row, self.definitions)
+
+    def _reopen(self, view: View, run: Run) -> Run:
+        """Back to running, with ready work claimable again when its time has come."""
+        run = replace(run, status=PENDING if run.started is None else RUNNING, reason=None, finished=None)
+        view.put(RUNS, run)
+        for work in view.find(OpenWork(run.id)):
+            if work.status == READY:
+                view.put(WORK, replace(work, gate=gate_for(run, work.due, view.now)))
+        return run
+
+    def _retry_nodes(self, view: View, run: Run, only: str | None) -> tuple[str, ...]:
+        """A new attempt, with a fresh budget, for the nodes whose latest attempt gave up; their names."""
+        machine = self.machines[run.model]
+        query = AllWork(run.id) if only is None else Attempts(run.id, frozenset({only}))
+        latest: dict[str, Work] = {}
+        for work in view.find(query):
+            latest[work.node] = work
+        again = [work for work in latest.values() if work.status in GAVE_UP or work.node == only]
+        run = replace(run, gave_up=run.gave_up - sum(work.status in GAVE_UP for work in again))
+        view.put(RUNS, run)
+        for work in again:
+            if work.status == DEAD:  # I9: replayed, it is no dead letter any more and is counted as none
+                view.put(WORK, replace(work, status=FAILED))
+            parents = machine.parents(view, run, work.node, self.definitions)
+            if parents is not None and parents != work.parents:
+                run = record(view, run, "follows other attempts", node=work.node, attempt=work.attempt + 1)
+            run = new_attempt(view, run, work, Handing(None), due=view.now, failures=0, losses=0, parents=parents)
+        self._blame(view, run)
+        return tuple(machine.label(view, run, work.node, self.definitions) for work in again)
+
+    def _blame(self, view: View, run: Run) -> Run:
+        """The run's error and reason are those of a node that has given up and still stands so, if there is one."""
+        run = replace(run, error=None, reason=None)
+        if run.gave_up:
+            latest: dict[str, Work] = {work.node: work for work in view.find(AllWork(run.id))}
+            for work in latest.values():
+                if work.status in GAVE_UP:
+                    name = self.machines[run.model].label(view, run, work.node, self.definitions)
+                    run = replace(run, error=work.error, reason=why(work, name))
+                    break
+        view.put(RUNS, run)
+        return run

@@ -1,0 +1,189 @@
+"""What a worker does for others: whatever nobody else would notice is noticed here, by every worker a little.
+
+Leases of the dead lapse, work that nobody knows becomes a dead letter, old runs are pruned. None of it needs a leader:
+each duty is an operation or a statement that does no harm when two workers do it at the same time.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+from holdfast.coordinator import Coordinator
+from holdfast.core import failpoints
+from holdfast.core.codec import encode_error
+from holdfast.core.errors import MissingJob, StoreError
+from holdfast.core.operations import BuryUnknown, LapseWork, ReshapeRun
+from holdfast.core.queries import DefinitionById, RunsToReshape
+from holdfast.core.rows import JOB, Run, Work
+from holdfast.core.seams import Clock, Randomness
+from holdfast.core.settings import Settings
+from holdfast.runtime import telemetry as t
+from holdfast.runtime.attempt import log_keys, named
+from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.store.contract import Store
+
+log = logging.getLogger("holdfast.worker")
+
+SELDOM = 30  # rounds between two looks at what changes slowly
+UNKNOWN_LIMIT = 100
+PRUNE_LIMIT = 500
+HEAL_SECONDS = 60.0
+HEAL_LIMIT = 200
+
+
+class Caretaker:
+    """Looks after workers and work that are not this worker's own. One round every `sweep_seconds`."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        coordinator: Coordinator,
+        definitions: RegistryDefinitions,
+        settings: Settings,
+        clock: Clock,
+        randomness: Randomness,
+        metrics: t.Metrics,
+    ) -> None:
+        self._store = store
+        self._coordinator = coordinator
+        self._definitions = definitions
+        self._settings = settings
+        self._clock = clock
+        self._randomness = randomness
+        self._metrics = metrics
+        self._rounds = 0
+        self._heal_at = clock.monotonic()
+        self._unknown_since: dict[tuple[str, str, str], float] = {}  # by queue, workflow and action: without a gap
+
+    async def begin(self, own_id: str) -> None:
+        """What a new worker does before its first claim, so that a restart goes on at once."""
+        await self.take_over(own_id)
+        await self._heal_if_due()
+
+    async def look_after_others(self, own_id: str) -> None:
+        """One round of all duties; `own_id` is the worker that must not take over from itself."""
+        await self.take_over(own_id)
+        seldom = self._rounds % SELDOM == 0
+        if seldom or self._unknown_since:
+            await self._bury_unknown()
+        if seldom:
+            await self._prune()
+        await self._heal_if_due()
+        self._rounds += 1
+
+    # -- the dead
+
+    async def take_over(self, own_id: str) -> None:
+        """Leases of workers that are dead, or whose time ran out, lapse: each is an operation (I6, I7)."""
+        for worker in await self._store.lapsed_workers(own_id):
+            if failpoints.armed:
+                await failpoints.reach("takeover.before")
+            # First its row: should it be alive after all, it learns that from its next look and takes a new id.
+            await self._store.retire(worker)
+            items = await self._store.leased_to(worker)
+            if items:
+                log.warning(
+                    "worker %s is gone; taking over what it ran: %d", worker, len(items), extra={"worker": worker}
+                )
+                self._metrics.count(t.TAKEOVERS)
+            await self._lapse(items)
+            if failpoints.armed:
+                await failpoints.reach("takeover.after")
+
+    async def _lapse(self, items: list[Work]) -> None:
+        lapses = [
+            LapseWork(
+                run=work.run,
+                node=work.node,
+                attempt=work.attempt,
+                token=work.token,
+                lost_limit=self._settings.lost_limit,
+            )
+            for work in items
+        ]
+        for work, answer in zip(items, await self._coordinator.submit_batch(lapses), strict=True):
+            if isinstance(answer, StoreError):
+                raise answer
+            if isinstance(answer, Exception):  # one that cannot be decided here must not hold up the others (I8)
+                log.error("%s could not be taken over: %s", named(work), answer, extra=log_keys(work))
+
+    # -- the unknown
+
+    async def _bury_unknown(self) -> None:
+        """I8: work that no live worker has known for long becomes a dead letter that says what to do."""
+        limit, now = self._settings.unknown_after_seconds, self._clock.monotonic()
+        unknown = await self._store.unknown(self._store.now() - int(limit * 1e6), UNKNOWN_LIMIT)
+        # Old is not the same as unknown: in a deploy a backlog is unknown for the moment between two workers.
+        since, self._unknown_since = self._unknown_since, {}
+        for work in unknown:
+            name = (work.queue, work.workflow, work.name)
+            first = self._unknown_since[name] = since.get(name, now)
+            if now - first < limit:
+                continue
+            try:
+                error = await self._missing(work)
+                await self._coordinator.submit(
+                    BuryUnknown(run=work.run, node=work.node, attempt=work.attempt, error=encode_error(error))
+                )
+            except StoreError:
+                raise
+            except Exception as trouble:
+                log.error("%s could not be buried: %s", named(work), trouble, extra=log_keys(work))
+
+    async def _missing(self, work: Work) -> MissingJob:
+        waited = f"{self._settings.unknown_after_seconds:g} s"
+        runs = await self._store.runs([work.run])
+        if work.kind == JOB and runs and runs[0].definition is not None:
+            for stored in await self._store.rows(DefinitionById(runs[0].definition)):
+                node = self._definitions.parsed(stored).node(work.node)
+                frozen = datetime.fromtimestamp(stored.frozen / 1e6, UTC).isoformat(timespec="seconds")
+                return MissingJob(
+                    f"run {work.run} of {work.workflow} needs the action {work.name!r} for node {node.name} "
+                    f"({node.id}), and no live worker of queue {work.queue} has known it for {waited}; its graph was "
+                    f"frozen at {frozen}, and a deploy does not change a frozen graph",
+                    hint=f"(1) bring {work.name!r} back, or give another action aliases=[{work.name!r}], and "
+                    f"`holdfast dead replay {work.run} {node.name}`; (2) cancel the run and start a new one; "
+                    "(3) change its graph: `holdfast export`, edit, `holdfast import`",
+                )
+        return MissingJob(
+            f"no live worker has known {work.name} of workflow {work.workflow} for {waited} (run {work.run}, "
+            f"node {work.node}, queue {work.queue})",
+            hint="start a worker that imports the module that defines it, or give the new definition aliases=[…] "
+            "with the old name, or cancel the run; then `holdfast dead replay`",
+        )
+
+    # -- the old
+
+    async def _prune(self) -> None:
+        retention = self._settings.retention_seconds
+        if retention is not None:
+            await self._store.prune(self._store.now() - int(retention * 1e6), PRUNE_LIMIT)
+
+    # -- the changed
+
+    async def _heal_if_due(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._heal_at:
+            return
+        # Jitter: workers that a deploy started together need not ask together for ever.
+        self._heal_at = now + HEAL_SECONDS * (0.8 + 0.4 * self._randomness.random())
+        await self._heal_changed_classes()
+
+    async def _heal_changed_classes(self) -> None:
+        """I31: open runs whose class has changed since they were last decided go on with the new graph."""
+        code = self._definitions.signatures()
+        if not code:
+            return
+        idle = self._store.now() - int(HEAL_SECONDS * 1e6)
+        question = RunsToReshape(code=code, since=self._definitions.since, idle=idle, limit=HEAL_LIMIT)
+        changed: list[Run] = await self._store.rows(question)
+        answers = await self._coordinator.submit_batch([ReshapeRun(run=run.id, idle_before=idle) for run in changed])
+        for run, answer in zip(changed, answers, strict=True):
+            if isinstance(answer, StoreError):
+                raise answer
+            if isinstance(answer, Exception):
+                log.error("run %s of %s could not follow its changed class: %s", run.id, run.workflow, answer)
+        if len(changed) == HEAL_LIMIT:
+            self._heal_at = self._clock.monotonic()  # there may be more

@@ -1,0 +1,109 @@
+"""What an attempt leaves behind for people (I32): where it ran, how long, how much, and what it said.
+
+No node reads it, and nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+import reprlib
+import time
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+import msgspec
+
+REPR_LIMIT_BYTES = 1024
+_MANY = 50
+
+_short = reprlib.Repr()
+_short.maxlevel = 4
+_short.maxstring = _short.maxlong = _short.maxother = REPR_LIMIT_BYTES
+_short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = _short.maxfrozenset = _short.maxdeque = _MANY
+
+
+class Meter:
+    """The processor time that user code itself used, and what it returned."""
+
+    __slots__ = ("bytes_in", "bytes_out", "cpu_seconds", "returned")
+
+    def __init__(self) -> None:
+        self.cpu_seconds = 0.0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.returned: str | None = None
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        """Call it, in whichever thread this is."""
+        began = time.thread_time()
+        try:
+            return function()
+        finally:
+            self.cpu_seconds += time.thread_time() - began
+
+    def watch(self, awaitable: Awaitable[Any]) -> Metered:
+        """Await it; only the time between its own pauses is counted, not what others do meanwhile."""
+        return Metered(self, awaitable)
+
+    def saw(self, value: Any) -> None:
+        """Note what came back, shortened; a repr that raises is the user's and no failure."""
+        try:
+            text = _short.repr(value)
+        except Exception as error:
+            text = f"<repr raised {type(error).__name__}>"
+        self.returned = cut(text)
+
+    def outcome(self, worker: str, wall_seconds: float, notes: list[str]) -> bytes:
+        outcome: dict[str, Any] = {
+            "worker": worker,
+            "wall_seconds": round(wall_seconds, 6),
+            "cpu_seconds": round(self.cpu_seconds, 6),
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+        }
+        if self.returned is not None:
+            outcome["returned"] = self.returned
+        if notes:
+            outcome["notes"] = [note.encode("utf-8", "backslashreplace").decode() for note in notes]
+        return msgspec.json.encode(outcome)
+
+
+class Metered:
+    """An awaitable that hands everything on to another one, and counts the time that it runs."""
+
+    __slots__ = ("_awaitable", "_meter")
+
+    def __init__(self, meter: Meter, awaitable: Awaitable[Any]) -> None:
+        self._meter = meter
+        self._awaitable = awaitable
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        meter, inner = self._meter, self._awaitable.__await__()
+        send: Callable[[], Any] = lambda: inner.send(None)  # noqa: E731 - replaced by a throw below
+        while True:
+            began = time.thread_time()
+            try:
+                pause = send()
+            except StopIteration as done:
+                return done.value
+            finally:
+                meter.cpu_seconds += time.thread_time() - began
+            try:
+                yield pause
+                send = lambda: inner.send(None)  # noqa: E731
+            except GeneratorExit:
+                inner.close()
+                raise
+            except BaseException as error:
+                send = _throwing(inner, error)
+
+
+def _throwing(inner: Generator[Any, Any, Any], error: BaseException) -> Callable[[], Any]:
+    return lambda: inner.throw(error)
+
+
+def cut(text: str) -> str:
+    """At most a kilobyte of it, in a form that every store can hold."""
+    data = text.replace("\0", "\\0").encode("utf-8", "backslashreplace")
+    if len(data) <= REPR_LIMIT_BYTES:
+        return data.decode()
+    return data[: REPR_LIMIT_BYTES - 3].decode("utf-8", "ignore") + "…"

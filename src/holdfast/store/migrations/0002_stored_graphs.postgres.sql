@@ -1,0 +1,14 @@
+-- Which graph a run's counts agree with, and how old the code was that shaped it.
+ALTER TABLE runs ADD COLUMN signature text COLLATE "C";
+ALTER TABLE runs ADD COLUMN adopted bigint NOT NULL DEFAULT 0;
+-- Until now `definition` held the signature, and no graph was stored.
+UPDATE runs SET signature = definition, definition = NULL;
+
+-- Graphs that are stored for a run: built at run time, frozen, or edited.
+CREATE TABLE definitions (
+  id text COLLATE "C" PRIMARY KEY, run text COLLATE "C" NOT NULL, signature text COLLATE "C" NOT NULL, nodes bytea NOT NULL, "by" text COLLATE "C" NOT NULL,
+  frozen bigint NOT NULL
+);
+CREATE INDEX definitions_by_run ON definitions (run);
+
+CREATE INDEX work_by_ancestry ON work (ancestry) WHERE ancestry IS NOT NULL;

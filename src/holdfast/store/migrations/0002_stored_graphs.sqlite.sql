@@ -1,0 +1,14 @@
+-- Which graph a run's counts agree with, and how old the code was that shaped it.
+ALTER TABLE runs ADD COLUMN signature TEXT;
+ALTER TABLE runs ADD COLUMN adopted INTEGER NOT NULL DEFAULT 0;
+-- Until now `definition` held the signature, and no graph was stored.
+UPDATE runs SET signature = definition, definition = NULL;
+
+-- Graphs that are stored for a run: built at run time, frozen, or edited.
+CREATE TABLE definitions (
+  id TEXT PRIMARY KEY, run TEXT NOT NULL, signature TEXT NOT NULL, nodes BLOB NOT NULL, "by" TEXT NOT NULL,
+  frozen INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX definitions_by_run ON definitions (run);
+
+CREATE INDEX work_by_ancestry ON work (ancestry) WHERE ancestry IS NOT NULL;
