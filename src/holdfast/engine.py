@@ -134,7 +134,6 @@ class Engine:
             with contextlib.suppress(Exception):
                 await store.close()
             raise
-        self.definitions.since = store.now()
         coordinator = Coordinator(
             store,
             decisions(self.definitions),
@@ -150,6 +149,7 @@ class Engine:
             tracer = Tracer(sys.stderr.write)
             coordinator.observers.append(tracer.on_commit)
             coordinator.claim_observers.append(tracer.on_claim)
+        await self.definitions.see_code(store)
         if store.shared and self.settings.notify:
             self._announcer = Announcer(store)
             coordinator.observers.append(self._announcer.on_commit)
@@ -306,6 +306,8 @@ class Engine:
             paused=paused,
             if_exists=if_exists,
         )
+        if spec.source == "class":  # a class may have been defined after the engine was opened
+            await self.definitions.see_code(self.store)
         if operation.nodes:  # decided on here at once: no need to read it back
             self.definitions.remember(definition_id("built", operation.run, 0), spec.graph)
         queues = {spec.graph.by_id[node].policy.queue or operation.queue for node in spec.graph.entries}

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from holdfast.authoring.actions import Action, action
 from holdfast.authoring.context import Context, NodeInfo, current, entered
 from holdfast.authoring.registry import Registry
-from holdfast.core.errors import UsageError
+from holdfast.core.errors import PayloadRefused, PayloadTooLarge, UsageError
 from holdfast.core.retry import Retry
 
 registry = Registry()
@@ -225,3 +226,53 @@ def test_the_bare_decorator_registers_process_wide() -> None:
 
     assert isinstance(tests_bare_decorator, Action)
     assert tests_bare_decorator.name == "tests_bare_decorator"
+
+
+# --- arguments by name, for documents ----------------------------------------------------------------------------
+
+
+@action(registry=registry)
+async def typed(day: date, level: int = 1, *, tags: tuple[str, ...] = ()) -> None: ...
+
+
+@action(registry=registry)
+async def untyped(a, b=2, **more): ...  # type: ignore[no-untyped-def]
+
+
+def test_arguments_by_name_decode_to_the_same_values_as_a_call() -> None:
+    args = {"tags": ("x",), "day": date(2031, 5, 4)}
+    data = typed.encode_keywords(args)
+    assert data == b'[[],{"day":"2031-05-04","tags":["x"]}]'
+    assert typed.call.decode_call(data, "json") == ((), args)
+    data = untyped.encode_keywords({"z": [1.0], "a": 1})
+    assert data == b'[[],{"a":1,"z":[1.0]}]'
+    assert untyped.call.decode_call(data, "json") == ((), {"a": 1, "z": [1.0]})
+    assert greet.call.decode_call(greet.encode_keywords({"name": "Ada"}) or b"", "json") == ((), {"name": "Ada"})
+
+
+def test_arguments_by_name_have_one_form_whatever_their_order() -> None:
+    assert untyped.encode_keywords({"y": 1, "b": 2, "a": 3}) == untyped.encode_keywords({"a": 3, "b": 2, "y": 1})
+    assert untyped.encode_keywords({"a": 3, "x": 1}) != untyped.encode_keywords({"a": 3, "y": 1})
+
+
+def test_no_arguments_by_name_are_none() -> None:
+    assert thread_name.encode_keywords({}) is None
+
+
+def test_arguments_by_name_are_refused_like_those_of_a_call() -> None:
+    with pytest.raises(UsageError, match="action greet cannot be called like this"):
+        greet.encode_keywords({"nam": "Ada"})
+    with pytest.raises(UsageError, match="action greet cannot be called like this"):
+        greet.encode_keywords({})
+    with pytest.raises(PayloadRefused, match="argument 'level' of action typed"):
+        typed.encode_keywords({"day": date(2031, 5, 4), "level": "x"})
+    with pytest.raises(PayloadRefused, match=r"argument 'a' of action untyped: .* is a tuple"):
+        untyped.encode_keywords({"a": (1,)})
+    with pytest.raises(PayloadTooLarge, match="over the limit of 5"):
+        greet.encode_keywords({"name": "Ada"}, limit=5)
+
+
+def test_a_function_with_no_end_of_names_does_not_fill_the_memory() -> None:
+    for number in range(600):
+        untyped.encode_keywords({"a": 1, f"x{number}": 1})
+    assert len(untyped._orders) <= 256

@@ -180,7 +180,7 @@ def test_arguments_are_encoded_by_name_in_the_order_of_the_signature() -> None:
 
 def test_the_arguments_of_a_fan_out_may_be_the_same_for_all() -> None:
     w = builder()
-    w.fan_out(["ab"] + ["c"], name=str, job=aggregate, args={"user_id": 1})
+    w.fan_out(["ab", "c"], name=str, job=aggregate, args={"user_id": 1})
     assert {node.args for node in w.build().graph.nodes} == {b'[[],{"user_id":1}]'}
 
 

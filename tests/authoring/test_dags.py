@@ -426,3 +426,7 @@ def test_an_annotation_that_cannot_be_found_is_an_error_with_the_fix() -> None:
 
     with pytest.raises(UsageError, match="DoesNotExist"):
         Unknown(thing=1)
+
+
+def test_i27_a_job_in_a_class_keeps_its_arguments_by_name() -> None:
+    assert Order.compiled_dag().by_name["told"].args == b'[[],{"level":2,"tags":["a"]}]'

@@ -35,7 +35,7 @@ BATCH = 100
 
 # Statement, arguments, and the indexes that must serve it. "workers" is small and may be scanned.
 ON_POSTGRES: dict[str, tuple[tuple[Any, ...], set[str]]] = {
-    "claim": (("default", NAMES, ["Old.s"], BATCH, "worker-1"), {"work_claimable", "runs_pkey"}),
+    "claim": (("default", NAMES, ["Old.s"], BATCH, "worker-1", 10), {"work_claimable", "runs_pkey"}),
     "heartbeat": (("worker-1", 30_000_000), set()),
     "leased_to": (("worker-1",), {"work_leased"}),
     "lapsed_workers": (("worker-1",), {"work_leased"}),
@@ -185,7 +185,7 @@ async def test_a_claim_from_a_wide_run_reads_only_what_it_claims(used_postgres: 
         await transaction.start()
         await connection.execute(wide_run("wide", 10_000))
         await connection.execute("ANALYZE work")
-        statement, arguments = statements("postgres")["claim"], ("wide", NAMES, ["Old.s"], BATCH, "worker-1")
+        statement, arguments = statements("postgres")["claim"], ("wide", NAMES, ["Old.s"], BATCH, "worker-1", 10)
         answer = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *arguments)
     finally:
         await transaction.rollback()

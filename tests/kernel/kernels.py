@@ -38,7 +38,8 @@ NAMES = tuple(f"{workflow}.{node.id}" for workflow, graph in GRAPHS.items() for 
 class Workflows:
     """What this process knows."""
 
-    since = 0
+    def seen(self, run: Run, graph: Graph) -> int:
+        return 0
 
     def graph(self, view: View, run: Run) -> Graph | None:
         return GRAPHS.get(run.workflow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import holdfast as hf
 
@@ -12,6 +13,16 @@ registry = hf.Registry()
 @hf.action(registry=registry, isolation="process")
 def own_process() -> int:
     return os.getpid()
+
+
+@hf.action(registry=registry, isolation="process")
+def crash() -> None:
+    os._exit(3)
+
+
+@hf.action(registry=registry, isolation="process", timeout=1.0)
+def hang() -> None:
+    threading.Event().wait(60)
 
 
 class WithJob(hf.Dag, registry=registry, on_failure="fail"):

@@ -43,25 +43,30 @@ def listed_conditions(given: Conditions, option: str) -> tuple[Condition, ...]:
 
 
 def check_names(
-    conditions: Iterable[Condition], cls: type, *, nodes: Collection[str], fields: Collection[str], option: str
+    conditions: Iterable[Condition],
+    cls: type,
+    *,
+    nodes: Collection[str],
+    fields: Collection[str],
+    option: str,
+    owner: str,
 ) -> None:
     """DagError unless every name among the conditions is a method, property or field of the class."""
     for name in conditions:
         if not isinstance(name, str):
             continue
+        shown = f"{option}={name!r} of {owner}"
         if name in nodes:
-            raise DagError(
-                f"{option}={name!r} names a node, which is run and not asked", hint="name a plain method or a field"
-            )
+            raise DagError(f"{shown} names a node, which is run and not asked", hint="name a plain method or a field")
         if name in fields:
             continue
         found = inspect.getattr_static(cls, name, None)
         if found is None:
             known = [*fields, *_askable_names(cls, nodes)]
-            raise DagError(f"{option}={name!r}, and there is no such method or field", hint=known_names(name, known))
+            raise DagError(f"{shown}: there is no such method or field", hint=known_names(name, known))
         if callable(function := getattr(cls, name)):
             bound = isinstance(found, classmethod | staticmethod)
-            _check_askable(function, [] if bound else [object()], f"{option}={name!r}")
+            _check_askable(function, [] if bound else [object()], shown)
 
 
 def bound_conditions(conditions: Iterable[Condition], instance: object) -> tuple[Callable[[], Any], ...]:

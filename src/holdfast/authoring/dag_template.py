@@ -57,7 +57,7 @@ class DagTemplate(Generic[P]):
     def call(self) -> CallCodec:
         """Encodes and decodes its arguments. Made at the first use: annotations may name what is defined later."""
         if self._codec is None:
-            self._codec = CallCodec(self.fn, name=f"template {self.name}")
+            self._codec = CallCodec(self.fn, name=f"template {self.name}", stores_result=False)
         return self._codec
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> BuiltDag:

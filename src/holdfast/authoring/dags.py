@@ -163,7 +163,7 @@ class Dag:
                 fields=fields,
                 on_failure=on_failure,
                 registry=registry,
-                own_cancel_if=listed_conditions(cancel_if, "the class option cancel_if"),
+                own_cancel_if=listed_conditions(cancel_if, "cancel_if of the class"),
             )
             _check_conditions(cls, definition)
         except DagError as error:
@@ -408,14 +408,14 @@ def _policy(each: ResolvedNode) -> NodePolicy:
 def _check_conditions(cls: type[Dag], definition: DagDefinition) -> None:
     nodes, fields = {each.node.attribute for each in definition.nodes}, definition.fields.names
     check = functools.partial(check_names, cls=cls, nodes=nodes, fields=fields)
-    check(definition.cancel_if, option="the class option cancel_if")
+    check(definition.cancel_if, option="cancel_if", owner="the class")
     for each in definition.nodes:
         declaration = each.node.declaration
-        owner = f"of {declaration.kind} {each.name!r}"
+        owner = f"{declaration.kind} {each.name!r}"
         if declaration.skip_if is not UNSET:
-            check(declaration.skip_if, option=f"skip_if {owner}")
+            check(declaration.skip_if, option="skip_if", owner=owner)
         if declaration.cancel_if is not UNSET:
-            check(declaration.cancel_if, option=f"cancel_if {owner}")
+            check(declaration.cancel_if, option="cancel_if", owner=owner)
 
 
 def _check_jobs(nodes: dict[str, DeclaredNode], registry: Registry) -> None:

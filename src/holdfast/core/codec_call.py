@@ -42,7 +42,8 @@ class CallCodec:
     """Encodes and decodes calls and results of one function; built once, when the function is defined.
 
     `name` is how errors call it ("action charge"). `namespace` helps to resolve annotations that are strings and
-    name something local. A first parameter called self is not part of the call.
+    name something local. A first parameter called self is not part of the call. A function whose result is never
+    stored may return anything.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class CallCodec:
         name: str | None = None,
         limit: int = DEFAULT_LIMIT_BYTES,
         namespace: Mapping[str, object] | None = None,
+        stores_result: bool = True,
     ) -> None:
         self._codecs: Final = codecs
         self._limit: Final = limit
@@ -82,7 +84,7 @@ class CallCodec:
                 self._by_name[parameter.name] = shape
                 if parameter.kind in _POSITIONAL:
                     self._positional.append(shape)
-        self._result: Final = shape_of(hints.get("return", UNTYPED), self._result_where)
+        self._result: Final = shape_of(hints.get("return", UNTYPED) if stores_result else UNTYPED, self._result_where)
         self._null: Final = codecs.encode(None, where=self._result_where).data
         shapes = [s for s in (*self._by_name.values(), self._var_positional, self._var_keyword) if s is not None]
         self._untyped: Final = all(shape.untyped for shape in shapes)

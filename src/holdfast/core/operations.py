@@ -242,7 +242,6 @@ class ReshapeRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """The code of this process differs from what the run's counts agree with: make them agree (I31)."""
 
     locked: ClassVar[bool] = True
-    idle_before: int = 0
 
 
 class DiscardDead(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):

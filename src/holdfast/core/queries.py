@@ -151,20 +151,16 @@ class ByAncestry(Query, frozen=True, gc=False):
 
 
 class RunsToReshape(Query, frozen=True, gc=False):
-    """Open runs that follow code, but another version of it than (workflow, signature) says: at most `limit`.
-
-    Those that younger code has shaped (after `since`) are left alone, unless they have waited for it since `idle`.
-    """
+    """Open runs that follow an older version of code than this one (workflow, signature, when it was seen)."""
 
     table: ClassVar[Table[Any]] = RUNS
-    code: tuple[tuple[str, str], ...]
-    since: int
-    idle: int
+    code: tuple[tuple[str, str, int], ...]
     limit: int
 
     def matches(self, row: Run) -> bool:
         if row.finished is not None or row.definition is not None or row.status == PAUSED:
             return False
-        if not any(row.workflow == workflow and row.signature != signature for workflow, signature in self.code):
-            return False
-        return row.adopted <= self.since or (row.signature is None and row.updated < self.idle)
+        return any(
+            row.workflow == workflow and row.signature != signature and row.adopted <= seen
+            for workflow, signature, seen in self.code
+        )

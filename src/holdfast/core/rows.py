@@ -77,7 +77,7 @@ class Run(Row, frozen=True, gc=False):
     finished: int | None = None
     updated: int = 0
     signature: str | None = None  # of the graph that its counts agree with; None: they must be made to agree first
-    adopted: int = 0  # since when the code was running that last shaped it: younger code may reshape it
+    adopted: int = 0  # when the code was first seen that shaped it: only code that was seen later may reshape it
 
     @property
     def ended(self) -> bool:

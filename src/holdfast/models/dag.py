@@ -8,8 +8,8 @@ on the size of the graph: the run's row carries how many nodes remain and how ma
 Which graph is followed. A stored graph, if the run has one; else the one of the code, which may change
 under a run with every deploy (I31). `run.signature` names the graph that the counts agree with. Where it
 differs from the code of the process that decides, the counts are made to agree first (`dag_shape.py`), by
-the younger code only: a worker of before a deploy settles what it ran, and leaves the run without a
-signature for a worker of after it.
+the code that was deployed later only: a worker of before a deploy settles what it ran, and leaves the run
+without a signature for a worker of after it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class DagMachine:
             remaining=len(graph.nodes),
             active=len(graph.entries),
             signature=graph.signature,
-            adopted=definitions.since,
+            adopted=definitions.seen(run, graph),
         )
         view.put(RUNS, run)
         for name in graph.entries:
@@ -126,13 +126,12 @@ class DagMachine:
         elif run.active == 0:
             self._go_on(view, run)
 
-    def reshape_if_younger(self, view: View, run: Run, definitions: Definitions, idle_before: int) -> bool:
+    def reshape_if_younger(self, view: View, run: Run, definitions: Definitions) -> bool:
         """A worker saw that its code differs. False: nothing to do, or not for this worker to do."""
         graph = definitions.graph(view, run)
-        waiting = run.signature is None and run.updated < idle_before
-        if run.ended or run.status == PAUSED or run.definition is not None:
+        if graph is None or run.ended or run.status == PAUSED or run.definition is not None:
             return False
-        if graph is None or graph.signature == run.signature or not (run.adopted <= definitions.since or waiting):
+        if graph.signature == run.signature or run.adopted > definitions.seen(run, graph):
             return False
         self.follow(view, run, graph, Handing(None), definitions, by="a deploy")
         return True
@@ -144,7 +143,7 @@ class DagMachine:
         changed = reshape(view, run, graph, handing)
         run = replace(changed.run, signature=graph.signature)
         if run.definition is None:
-            run = replace(run, adopted=definitions.since)
+            run = replace(run, adopted=definitions.seen(run, graph))
         if changed.is_worth_telling:
             run = record(view, run, "graph changed", by=by, signature=graph.signature, **changed.told(NAMES_SHOWN))
         self._go_on(view, run)
@@ -215,7 +214,7 @@ class DagMachine:
 
     def _differs(self, view: View, run: Run, graph: Graph | None, handing: Handing, definitions: Definitions) -> None:
         """Something was settled here, and the run's counts agree with another graph than this process's."""
-        if graph is not None and (run.definition is not None or run.adopted <= definitions.since):
+        if graph is not None and (run.definition is not None or run.adopted <= definitions.seen(run, graph)):
             self.follow(view, run, graph, handing, definitions, by="a deploy")
         else:
             view.put(RUNS, replace(run, signature=None))  # older code, or none: what follows is not for it to say

@@ -75,6 +75,11 @@ def method_name(workflow: str, method: str) -> str:
     return f"{workflow}:{method}"
 
 
+def version_name(workflow: str, signature: str) -> str:
+    """A version of a class: what a worker's row says of its code, for others to see."""
+    return f"{workflow}@{signature}"
+
+
 def overridden(work: Work, run: Run, override: PolicyOverride) -> Work:
     numbers = {"attempts": override.attempts, "base": override.base_seconds, "cap": override.cap_seconds}
     timeout = override.timeout_seconds

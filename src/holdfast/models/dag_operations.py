@@ -90,7 +90,6 @@ class DagOperations:
             queue=source.queue,
             priority=source.priority,
             tags=source.tags,
-            adopted=self.definitions.since,
             created=view.now,
             updated=view.now,
         )
@@ -144,7 +143,7 @@ class DagOperations:
 
     def reshape(self, view: View, op: ReshapeRun) -> Changed:
         run = existing_run(view, op.run)
-        changed = self.machine.reshape_if_younger(view, run, self.definitions, op.idle_before)
+        changed = self.machine.reshape_if_younger(view, run, self.definitions)
         return Changed(changed=changed, status=existing_run(view, op.run).status)
 
     def _graph(self, view: View, run: Run) -> Graph:

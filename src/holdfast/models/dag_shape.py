@@ -4,8 +4,9 @@ Used after a deploy that changed a class, by `import_dag`, and to give a fork it
 gone through, once, and only then: an ordinary completion never does this.
 
 What has happened stays. A completed node that the graph no longer has is told in the history; one that has
-not begun is skipped, and told; one that is running now finishes and counts for nothing. A new node is picked
-up, and waits only for parents that are not done. A node that has begun keeps going, whatever it depends on now.
+not begun is skipped, and told, and is taken up again should the graph have it again: a deploy that is rolled back
+must not have cost a step. One that is running now finishes and counts for nothing. A new node is picked up, and
+waits only for parents that are not done. A node that has begun keeps going, whatever it depends on now.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from holdfast.core.rows import (
 from holdfast.core.view import View
 from holdfast.models.dag_items import item_of, redefined
 from holdfast.models.machine import Handing, make_ready
+
+NOT_IN_GRAPH = b'{"notes":["skipped: the graph had no such node any more"]}'
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
     for work in view.find(AllWork(run.id)):
         first.setdefault(work.node, work)
         latest[work.node] = work
+    latest |= {node: replace(work, status=BLOCKED, outcome=None) for node, work in latest.items() if _withdrawn(work)}
     done = {node: work.ancestry or "" for node, work in latest.items() if work.status in SATISFIED}
     changed = Reshaped(run)
     active = _drop_missing(view, graph, latest, changed)
@@ -84,7 +88,7 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
             changed.added.append(node.name)
             active += _begin(view, run, node, graph.required(node.id), met, done, handing)
             continue
-        if work.status in (BLOCKED, READY) and work.attempt == 1:
+        if work.status == BLOCKED or (work.status == READY and work.attempt == 1):
             active += _rewait(view, run, node, work, graph.required(node.id), met, done, handing)
             continue
         gave_up += work.status in GAVE_UP
@@ -110,9 +114,14 @@ def _drop_missing(view: View, graph: Graph, latest: dict[str, Work], changed: Re
         elif work.status == COMPLETED:
             changed.gone.append(node)
         elif work.status in (BLOCKED, READY) or work.status in GAVE_UP:
-            view.put(WORK, replace(work, status=SKIPPED, token=work.token + 1, finished=view.now))
+            gone = replace(work, status=SKIPPED, token=work.token + 1, outcome=NOT_IN_GRAPH, finished=view.now)
+            view.put(WORK, gone)
             changed.skipped.append(node)
     return running
+
+
+def _withdrawn(work: Work) -> bool:
+    return work.status == SKIPPED and work.outcome == NOT_IN_GRAPH
 
 
 def _begin(view: View, run: Run, node: Node, required: int, met: int, done: dict[str, str], handing: Handing) -> int:
@@ -137,8 +146,8 @@ def _rewait(
     handing: Handing,
 ) -> int:
     """A node that has not begun waits for what it depends on now; 1 if it can start."""
-    work = replace(redefined(work, run, node, required), completed=met)
-    if met < required:
+    work = replace(redefined(work, run, node, required), completed=met, finished=None)
+    if met < required and work.attempt == 1:
         view.put(WORK, replace(work, status=BLOCKED, parents=None, ancestry=None))
         return 0
     if work.status == BLOCKED:
@@ -149,7 +158,7 @@ def _rewait(
 
 def _stamped(view: View, node: Node, work: Work, done: dict[str, str]) -> Work:
     parents = _parents(node, done)
-    return replace(work, parents=parents, ancestry=ancestry_hash(node.id, 1, parents))
+    return replace(work, parents=parents, ancestry=ancestry_hash(node.id, work.attempt, parents))
 
 
 def _parents(node: Node, done: dict[str, str]) -> str:

@@ -43,10 +43,11 @@ from holdfast.core.view import View
 class Definitions(Protocol):
     """The graphs that runs follow: stored ones, and those of the code that this process knows."""
 
-    since: int  # when this process began: of two versions of the code, that of the younger process wins
-
     def graph(self, view: View, run: Run) -> Graph | None:
         """The stored graph of the run, else the one of its code; None if this process lacks that code."""
+
+    def seen(self, run: Run, graph: Graph) -> int:
+        """When this graph was first deployed as the code of the run's workflow: of two versions the later one wins."""
 
     def can_run(self, work: Work) -> bool:
         """Whether the code that this item needs is known here (I8)."""

@@ -173,13 +173,13 @@ class Caretaker:
 
     async def _heal_changed_classes(self) -> None:
         """I31: open runs whose class has changed since they were last decided go on with the new graph."""
-        code = self._definitions.signatures()
-        if not code:
+        if not self._definitions.versions():
             return
-        idle = self._store.now() - int(HEAL_SECONDS * 1e6)
-        question = RunsToReshape(code=code, since=self._definitions.since, idle=idle, limit=HEAL_LIMIT)
+        await self._definitions.see_code(self._store, serve=True)
+        await self._definitions.see_code_again(self._store)
+        question = RunsToReshape(code=self._definitions.versions_seen(), limit=HEAL_LIMIT)
         changed: list[Run] = await self._store.rows(question)
-        answers = await self._coordinator.submit_batch([ReshapeRun(run=run.id, idle_before=idle) for run in changed])
+        answers = await self._coordinator.submit_batch([ReshapeRun(run=run.id) for run in changed])
         for run, answer in zip(changed, answers, strict=True):
             if isinstance(answer, StoreError):
                 raise answer

@@ -15,8 +15,8 @@ from holdfast.core.graph import Graph
 from holdfast.core.queries import DefinitionById
 from holdfast.core.rows import DEFINITIONS, Definition, Run, Work
 from holdfast.core.view import View
-from holdfast.models.dag_items import method_name, node_name
-from holdfast.store.contract import Store
+from holdfast.models.dag_items import method_name, node_name, version_name
+from holdfast.store.contract import CodeSeen, CodeVersion, Store
 
 
 def known_exception(qualified: str) -> type[BaseException] | None:
@@ -38,7 +38,7 @@ class RegistryDefinitions:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.since = 0
+        self._seen: CodeSeen = {}
         self._of_actions: dict[tuple[str, Action[..., Any]], Graph] = {}
         self._stored: OrderedDict[str, Graph] = OrderedDict()
         self._stored_nodes = 0
@@ -97,13 +97,41 @@ class RegistryDefinitions:
                 graph = self.parsed(stored)
         return graph
 
-    def signatures(self) -> tuple[tuple[str, str], ...]:
+    def versions(self) -> list[CodeVersion]:
         """Every class DAG that is known here, with the signature of its graph."""
-        return tuple(
+        return [
             (workflow, found.compiled_dag().signature)
             for workflow, found in self.registry.workflows.items()
             if isinstance(found, type) and issubclass(found, Dag)
-        )
+        ]
+
+    async def see_code(self, store: Store, *, serve: bool = False) -> None:
+        """Tell the store which code is deployed here, whether to serve it, and learn since when it is."""
+        versions = self.versions()
+        if any(version not in self._seen or (serve and not self._seen[version].served) for version in versions):
+            self._seen |= await store.see_code(versions, serve=serve)
+
+    async def see_code_again(self, store: Store) -> None:
+        """A deploy was rolled back: what is served here is the latest again, where nobody alive serves the latest."""
+        now, versions = store.now(), self.versions()
+        alive = {name for worker in await store.workers() if worker.lease_until >= now for name in worker.actions}
+        self._seen |= await store.see_code(versions)
+        again = []
+        for workflow, signature in versions:
+            seen = {other: when for (name, other), when in self._seen.items() if name == workflow}
+            latest = max(seen, key=lambda other: seen[other].at)
+            # One that nobody has served yet is on its way: those who start runs were deployed first.
+            if latest != signature and seen[latest].served and version_name(workflow, latest) not in alive:
+                again.append((workflow, signature))
+        if again:
+            self._seen |= await store.see_code(again, serve=True, again=True)
+
+    def versions_seen(self) -> tuple[tuple[str, str, int], ...]:
+        return tuple((*version, self._seen[version].at) for version in self.versions() if version in self._seen)
+
+    def seen(self, run: Run, graph: Graph) -> int:
+        seen = self._seen.get((run.workflow, graph.signature))
+        return 0 if seen is None else seen.at
 
     def can_run(self, work: Work) -> bool:
         return work.name in self._names()[3]
@@ -140,5 +168,6 @@ class RegistryDefinitions:
             if isinstance(found, type) and issubclass(found, Dag):
                 nodes = found.compiled_dag().nodes
                 names.update(node_name(workflow, node.id) for node in nodes)
+                names.add(version_name(workflow, found.compiled_dag().signature))
                 names.update(method_name(workflow, method) for method in found.__dag__.methods)
         return tuple(sorted(names))

@@ -36,6 +36,7 @@ from holdfast.runtime import telemetry as t
 from holdfast.runtime.attempt import Attempt, AttemptRunner, log_keys, named, release
 from holdfast.runtime.caretaker import Caretaker
 from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.lost_often import LostOften
 from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.threads import ThreadSlots
 from holdfast.store.contract import ClaimRequest, Store, WorkerRow
@@ -137,6 +138,7 @@ class Worker:
             randomness=randomness,
             metrics=metrics,
         )
+        self._lost_often = LostOften(settings.lost_limit)
         self._told_version = -1  # of the registry, as our row shows it to others
         self._last_beat = clock.monotonic()
         self._beating = asyncio.Lock()
@@ -163,8 +165,12 @@ class Worker:
     async def start(self) -> None:
         """Enroll, take over from workers that are provably dead, and begin to claim."""
         await self._enroll()
-        with contextlib.suppress(StoreError):
+        try:
             await self._caretaker.begin(self.id)
+        except StoreError as error:
+            log.info("worker %s looks after others later: %s", self.id, error, extra={"worker": self.id})
+        except Exception:  # I8: nothing poisonous of others keeps a worker from starting
+            log.exception("worker %s could not look after others, and tries again", self.id, extra={"worker": self.id})
         loop = asyncio.get_running_loop()
         self._coordinator.observers.append(self._on_commit)
         self._loops = [
@@ -318,7 +324,8 @@ class Worker:
         total = 0
         full = False
         for queue in self.queues:
-            limit = min(self.free, CLAIM_LIMIT)
+            losses_below = self._lost_often.losses_below(attempt.work for attempt in self._running.values())
+            limit = self._lost_often.limit(min(self.free, CLAIM_LIMIT), losses_below)
             if limit < 1:
                 full = True
                 break
@@ -328,6 +335,7 @@ class Worker:
                 limit=limit,
                 workflows=self._definitions.known_workflows(),
                 actions=self._definitions.known_actions(),
+                losses_below=losses_below,
             )
             asked = self._clock.monotonic()
             handed = await self._store.claim(request)
@@ -338,6 +346,9 @@ class Worker:
             self._metrics.count(t.CLAIMED_ITEMS, len(handed))
             full = full or len(handed) == limit
             self._coordinator.remember(handed)
+            handed, too_many = self._lost_often.sort(handed)
+            if too_many:
+                await self._give_back(too_many)
             total += len(handed)
             for item in handed:
                 waited = (item.work.started or 0) - item.work.due
@@ -345,6 +356,13 @@ class Worker:
                 self._launch(item)
         self._backlog = full
         return total
+
+    async def _give_back(self, handed: list[Handed]) -> None:
+        for item, answer in zip(
+            handed, await self._coordinator.submit_batch([release(item.work) for item in handed]), strict=True
+        ):
+            if isinstance(answer, Exception):  # we still hold it, and the next look finds and runs it
+                log.warning("%s was not given back: %s", named(item.work), answer, extra=log_keys(item.work))
 
     def _poll_seconds(self) -> float:
         poll = self._settings.poll_seconds * (0.8 + 0.4 * self._randomness.random())
@@ -414,7 +432,7 @@ class Worker:
                     self._running[received.key] = following = received
                 else:
                     self._launch(handed)
-        if self._backlog:
+        if self._backlog or self._lost_often.is_suspect(attempt.work):
             self._wake.set()
 
     def _ask_to_stop(self, attempt: Attempt | None) -> None:

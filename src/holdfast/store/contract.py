@@ -59,6 +59,9 @@ def begun(run: Run, work: Work) -> Run:
     return msgspec.structs.replace(run, status=RUNNING, started=work.started) if run.status == PENDING else run
 
 
+NO_LOSSES_LIMIT = 2**31 - 1
+
+
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker asks for: at most `limit` items of one queue whose names it knows."""
 
@@ -67,6 +70,20 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     workflows: tuple[str, ...]
     actions: tuple[str, ...]
+
+
+CodeVersion = tuple[str, str]
+"""A workflow and the signature of its graph."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """When a version of a workflow's code was deployed, and whether a worker has had it."""
+
+    at: int
+    served: bool
+
+
+CodeSeen = dict[CodeVersion, Seen]
 
 
 class FindRuns(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +186,10 @@ class Store(Protocol):
 
     async def promote(self, queues: Sequence[str]) -> int | None:
         """Make delayed items claimable whose time has come; when the next one is due."""
+
+    async def see_code(self, code: Sequence[CodeVersion], *, serve: bool = False, again: bool = False) -> CodeSeen:
+        """Note versions of code that are deployed, with the time: when they are first seen, and when a worker first
+        serves them; with `again` also if one had served them before. All versions of these workflows."""
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow: ...
 

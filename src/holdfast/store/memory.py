@@ -39,11 +39,14 @@ from holdfast.core.seams import Clock
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
     ClaimRequest,
+    CodeSeen,
+    CodeVersion,
     Conflict,
     Finding,
     FindRuns,
     Need,
     QueueDepth,
+    Seen,
     StoreStats,
     Transaction,
     UserTransaction,
@@ -65,6 +68,7 @@ class MemoryStore:
         self._ready: dict[str, dict[Key, Work]] = {}  # claimable items by queue
         self._keys: dict[tuple[str, str], str] = {}
         self._workers: dict[str, WorkerRow] = {}
+        self._code: CodeSeen = {}
         self.on_foreign_write: Callable[[], None] = lambda: None
 
     async def open(self) -> None: ...
@@ -239,6 +243,7 @@ class MemoryStore:
             for work in self._ready.get(request.queue, {}).values()
             if (work.kind == JOB or work.workflow in request.workflows)
             and work.name in request.actions
+            and work.losses < request.losses_below
             and not self._is_held(work)
         )
         chosen = heapq.nsmallest(
@@ -290,6 +295,14 @@ class MemoryStore:
         ][:limit]
 
     # -- workers
+
+    async def see_code(self, code: Sequence[CodeVersion], *, serve: bool = False, again: bool = False) -> CodeSeen:
+        for version in code:
+            known = self._code.get(version)
+            if known is None or (serve and (again or not known.served)):
+                self._code[version] = Seen(self.now(), serve)
+        workflows = {workflow for workflow, _ in code}
+        return {version: seen for version, seen in self._code.items() if version[0] in workflows}
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
         now = self._clock.now_us()

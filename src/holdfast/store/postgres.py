@@ -27,10 +27,13 @@ from holdfast.core.seams import Clock
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
     ClaimRequest,
+    CodeSeen,
+    CodeVersion,
     Conflict,
     Finding,
     FindRuns,
     QueueDepth,
+    Seen,
     StoreStats,
     Transaction,
     WorkerRow,
@@ -190,8 +193,8 @@ class PostgresStore:
     async def claim(self, request: ClaimRequest) -> list[Handed]:
         if failpoints.armed:
             await failpoints.reach("claim.before")
-        names = (request.queue, list(request.workflows), list(request.actions), request.limit, request.worker)
-        rows = await self._statement("fetch", "claim", *names)
+        names = (request.queue, list(request.workflows), list(request.actions))
+        rows = await self._statement("fetch", "claim", *names, request.limit, request.worker, request.losses_below)
         if failpoints.armed:
             await failpoints.reach("claim.after")
         handed = []
@@ -223,6 +226,15 @@ class PostgresStore:
         return [work for work in ready if not any(worker.knows(work) for worker in live)][:limit]
 
     # -- workers
+
+    async def see_code(self, code: Sequence[CodeVersion], *, serve: bool = False, again: bool = False) -> CodeSeen:
+        workflows, signatures = [workflow for workflow, _ in code], [signature for _, signature in code]
+        async with self.connections.use() as connection:
+            await connection.execute(self._sql["see_code"], workflows, signatures)
+            if serve:
+                await connection.execute(self._sql["serve_code"], workflows, signatures, again)
+            rows = await connection.fetch(self._sql["code_seen"], workflows)
+        return {(row[0], row[1]): Seen(row[2], row[3]) for row in rows}
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
         session = await self._session(worker.id)

@@ -19,13 +19,13 @@ from holdfast.core.queries import (
 from holdfast.core.view import Query
 
 
-def query_arguments(query: Query, texts_as: Callable[[list[str]], Any]) -> tuple[Any, ...]:
-    """The arguments; `texts_as` gives a list of texts the form that the database takes."""
+def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[Any, ...]:
+    """The arguments; `list_as` gives a list the form that the database takes."""
     match query:
         case RunByKey(workflow=workflow, key=key):
             return (workflow, key)
         case Attempts(run=run, nodes=nodes):
-            return (run, texts_as(sorted(nodes)))
+            return (run, list_as(sorted(nodes)))
         case WaitersOf(topic=topic):
             return (topic,)
         case QueuedEvents(name=name, target=target):
@@ -34,13 +34,13 @@ def query_arguments(query: Query, texts_as: Callable[[list[str]], Any]) -> tuple
             return (id,)
         case ByAncestry(ancestry=ancestry):
             return (ancestry,)
-        case RunsToReshape(code=code, since=since, idle=idle, limit=limit):
-            workflows, signatures = [name for name, _ in code], [signature for _, signature in code]
-            return (texts_as(workflows), texts_as(signatures), since, idle, limit)
+        case RunsToReshape(code=code, limit=limit):
+            workflows, signatures, seen = ([each[column] for each in code] for column in range(3))
+            return (list_as(workflows), list_as(signatures), list_as(seen), limit)
         case _:
             return () if query.of_run is None else (query.of_run,)
 
 
-def json_texts(texts: list[str]) -> str:
+def json_list(values: list[Any]) -> str:
     """SQLite has no arrays; `json_each` reads this."""
-    return msgspec.json.encode(texts).decode()
+    return msgspec.json.encode(values).decode()

@@ -30,11 +30,14 @@ from holdfast.core.seams import Clock, StatementExecutor
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
     ClaimRequest,
+    CodeSeen,
+    CodeVersion,
     Conflict,
     Finding,
     FindRuns,
     Need,
     QueueDepth,
+    Seen,
     StoreStats,
     Transaction,
     WorkerRow,
@@ -314,18 +317,19 @@ class SqliteStore:
         )
 
     async def claim(self, request: ClaimRequest) -> list[Handed]:
-        names = (request.queue, _json(request.workflows).decode(), _json(request.actions).decode(), request.limit)
+        known = (_json(request.workflows).decode(), _json(request.actions).decode())
+        wanted = (request.queue, *known, request.losses_below)
         if failpoints.armed:
             await failpoints.reach("claim.before")
         # Look before locking: an idle worker must not take the write lock at every poll.
-        if not await self._read(lambda db: db.execute(self._sql["claimable"], (*names[:3], 1)).fetchone()):
+        if not await self._read(lambda db: db.execute(self._sql["claimable"], (*wanted, 1)).fetchone()):
             return []
 
         def take(db: sqlite3.Connection) -> tuple[bool, list[Handed]]:
             foreign = self._others_wrote(db)
             handed = []
             now = self.now()
-            for row in db.execute(self._sql["claimable"], names).fetchall():
+            for row in db.execute(self._sql["claimable"], (*wanted, request.limit)).fetchall():
                 work = Work(*row[:_WORK_WIDTH])
                 leased = replace(work, status=LEASED, token=work.token + 1, worker=request.worker, started=now)
                 handed.append(Handed(leased, begun(Run(*row[_WORK_WIDTH:]), leased)))
@@ -375,6 +379,27 @@ class SqliteStore:
         return [work for work in ready if not any(worker.knows(work) for worker in live)][:limit]
 
     # -- workers
+
+    async def see_code(self, code: Sequence[CodeVersion], *, serve: bool = False, again: bool = False) -> CodeSeen:
+        workflows = _json(sorted({workflow for workflow, _ in code})).decode()
+
+        def known(db: sqlite3.Connection) -> CodeSeen:
+            return {
+                (row[0], row[1]): Seen(row[2], bool(row[3])) for row in db.execute(self._sql["code_seen"], (workflows,))
+            }
+
+        def note(db: sqlite3.Connection) -> None:
+            now = self.now()
+            db.executemany(self._sql["see_code"], [(*version, now) for version in code])
+            if serve:
+                db.executemany(self._sql["serve_code"], [(now, *version, again) for version in code])
+
+        seen = await self._read(known)
+        # Look before locking: what is known already is not written again.
+        if again or any(version not in seen or (serve and not seen[version].served) for version in code):
+            await self._write(note)
+            seen = await self._read(known)
+        return seen
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
         now = self.now()

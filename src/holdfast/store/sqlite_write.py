@@ -12,7 +12,7 @@ from holdfast.core import failpoints
 from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Run, Table, Work
 from holdfast.core.view import Changes, Query, defined
 from holdfast.store.contract import Conflict, Need
-from holdfast.store.questions import json_texts, query_arguments
+from holdfast.store.questions import json_list, query_arguments
 
 # Runs first, then work, then what only inserts: the same order as in PostgreSQL.
 ORDER: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS)
@@ -97,7 +97,7 @@ def _work_update(old: Work, new: Work) -> tuple[Any, ...]:
 def load_rows(db: sqlite3.Connection, sql: dict[str, str], need: Need) -> list[Any]:
     """The committed rows for a key or a question."""
     if isinstance(need, Query):
-        statement, args = sql[type(need).__name__], query_arguments(need, json_texts)
+        statement, args = sql[type(need).__name__], query_arguments(need, json_list)
         row_type = need.table.row
     else:
         table, args = need

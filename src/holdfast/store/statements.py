@@ -26,7 +26,7 @@ def columns(names: tuple[str, ...], prefix: str = "") -> str:
 
 _COLUMNS = {table.name: table.columns for table in TABLES} | {"workers": WorkerRow.__struct_fields__}
 
-OUR_TABLES = frozenset({*_COLUMNS, "topics"})
+OUR_TABLES = frozenset({*_COLUMNS, "topics", "code"})
 
 
 @cache

@@ -1,4 +1,4 @@
--- Which graph a run's counts agree with, and how old the code was that shaped it.
+-- Which graph a run's counts agree with, and since when the code has been seen that shaped it.
 ALTER TABLE runs ADD COLUMN signature text COLLATE "C";
 ALTER TABLE runs ADD COLUMN adopted bigint NOT NULL DEFAULT 0;
 -- Until now `definition` held the signature, and no graph was stored.
@@ -10,5 +10,12 @@ CREATE TABLE definitions (
   frozen bigint NOT NULL
 );
 CREATE INDEX definitions_by_run ON definitions (run);
+
+-- When which version of a workflow's code was deployed here, and whether a worker has had it. Of two versions, the one
+-- seen later shapes the runs.
+CREATE TABLE code (
+  workflow text COLLATE "C" NOT NULL, signature text COLLATE "C" NOT NULL, seen bigint NOT NULL, served boolean NOT NULL,
+  PRIMARY KEY (workflow, signature)
+);
 
 CREATE INDEX work_by_ancestry ON work (ancestry) WHERE ancestry IS NOT NULL;

@@ -1,4 +1,4 @@
--- Which graph a run's counts agree with, and how old the code was that shaped it.
+-- Which graph a run's counts agree with, and since when the code has been seen that shaped it.
 ALTER TABLE runs ADD COLUMN signature TEXT;
 ALTER TABLE runs ADD COLUMN adopted INTEGER NOT NULL DEFAULT 0;
 -- Until now `definition` held the signature, and no graph was stored.
@@ -10,5 +10,12 @@ CREATE TABLE definitions (
   frozen INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX definitions_by_run ON definitions (run);
+
+-- When which version of a workflow's code was deployed here, and whether a worker has had it. Of two versions, the one
+-- seen later shapes the runs.
+CREATE TABLE code (
+  workflow TEXT NOT NULL, signature TEXT NOT NULL, seen INTEGER NOT NULL, served INTEGER NOT NULL,
+  PRIMARY KEY (workflow, signature)
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX work_by_ancestry ON work (ancestry) WHERE ancestry IS NOT NULL;

@@ -176,9 +176,10 @@ SELECT {definitions} FROM definitions WHERE id = $1
 SELECT {work} FROM work WHERE ancestry = $1 ORDER BY run, node, attempt
 -- name: RunsToReshape
 -- runs_open
-SELECT {runs@r} FROM unnest($1::text[], $2::text[]) c(workflow, signature) JOIN runs r ON r.workflow = c.workflow
+SELECT {runs@r} FROM unnest($1::text[], $2::text[], $3::bigint[]) c(workflow, signature, seen)
+  JOIN runs r ON r.workflow = c.workflow
 WHERE r.finished IS NULL AND r.definition IS NULL AND r.status <> 'paused' AND r.signature IS DISTINCT FROM c.signature
-  AND (r.adopted <= $3 OR (r.signature IS NULL AND r.updated < $4)) LIMIT $5
+  AND r.adopted <= c.seen LIMIT $4
 -- name: HistoryOf
 SELECT {history} FROM history WHERE run = $1 ORDER BY sequence
 
@@ -188,7 +189,7 @@ SELECT {history} FROM history WHERE run = $1 ORDER BY sequence
 WITH c AS MATERIALIZED (
   SELECT w.ctid AS place FROM work w
   WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind = 'job' OR w.workflow = ANY($2::text[]))
-    AND w.name = ANY($3::text[])
+    AND w.name = ANY($3::text[]) AND w.losses < $6::int
     AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
                     OR (h.scope = 'queue' AND h.name = w.queue))
   ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
@@ -211,6 +212,16 @@ SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1
 -- name: hold_worker_lock
 -- Held by the worker's own session: when the process dies, the server frees it.
 SELECT pg_try_advisory_lock(('x' || substr(md5('holdfast-worker:' || $1::text), 1, 16))::bit(64)::bigint)
+-- name: see_code
+INSERT INTO code (workflow, signature, seen, served)
+SELECT w, s, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, false
+FROM unnest($1::text[], $2::text[]) c(w, s) ORDER BY w, s ON CONFLICT DO NOTHING
+-- name: serve_code
+UPDATE code SET seen = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, served = true
+FROM unnest($1::text[], $2::text[]) c(w, s) WHERE workflow = w AND signature = s AND (NOT served OR $3::boolean)
+-- name: code_seen
+SELECT workflow, signature, seen, served FROM code WHERE workflow = ANY($1::text[])
+
 -- name: enroll
 INSERT INTO workers ({workers}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::bigint, $9::bigint, $9::bigint + $10::bigint)
 ON CONFLICT (id) DO UPDATE SET provable = excluded.provable, seen = excluded.seen, lease_until = excluded.lease_until

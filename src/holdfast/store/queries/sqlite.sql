@@ -85,10 +85,11 @@ SELECT {definitions} FROM definitions WHERE id = ?
 SELECT {work} FROM work WHERE ancestry = ? ORDER BY run, node, attempt
 -- name: RunsToReshape
 -- runs_open
-SELECT {runs@r} FROM (SELECT w.value AS workflow, s.value AS signature FROM json_each(?) w JOIN json_each(?) s ON s.key = w.key) c
+SELECT {runs@r} FROM (SELECT w.value AS workflow, s.value AS signature, t.value AS seen
+    FROM json_each(?) w JOIN json_each(?) s ON s.key = w.key JOIN json_each(?) t ON t.key = w.key) c
   CROSS JOIN runs r INDEXED BY runs_open ON r.workflow = c.workflow
 WHERE r.finished IS NULL AND r.definition IS NULL AND r.status <> 'paused' AND r.signature IS NOT c.signature
-  AND (r.adopted <= ? OR (r.signature IS NULL AND r.updated < ?)) LIMIT ?
+  AND r.adopted <= c.seen LIMIT ?
 -- name: HistoryOf
 SELECT {history} FROM history WHERE run = ? ORDER BY sequence
 
@@ -97,7 +98,7 @@ SELECT {history} FROM history WHERE run = ? ORDER BY sequence
 SELECT {work@w}, {runs@r} FROM work w INDEXED BY work_claimable CROSS JOIN runs r ON r.id = w.run
 WHERE w.queue = ? AND w.status = 'ready' AND w.gate = 0
   AND (w.kind = 'job' OR w.workflow IN (SELECT value FROM json_each(?)))
-  AND w.name IN (SELECT value FROM json_each(?))
+  AND w.name IN (SELECT value FROM json_each(?)) AND w.losses < ?
   AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
                   OR (h.scope = 'queue' AND h.name = w.queue))
 ORDER BY w.priority DESC, w.due LIMIT ?
@@ -113,6 +114,13 @@ UPDATE runs SET status = 'running', started = ? WHERE id = ? AND status = 'pendi
 UPDATE work SET gate = 0 WHERE status = 'ready' AND gate = 1 AND queue = ? AND due <= ?
 -- name: next_due
 SELECT min(due) FROM work INDEXED BY work_delayed WHERE status = 'ready' AND gate = 1 AND queue = ?
+
+-- name: see_code
+INSERT INTO code (workflow, signature, seen, served) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING
+-- name: serve_code
+UPDATE code SET seen = ?, served = 1 WHERE workflow = ? AND signature = ? AND (served = 0 OR ?)
+-- name: code_seen
+SELECT workflow, signature, seen, served FROM code WHERE workflow IN (SELECT value FROM json_each(?))
 
 -- name: enroll
 INSERT OR REPLACE INTO workers ({workers}) VALUES ({workers?})
