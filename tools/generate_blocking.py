@@ -23,7 +23,11 @@ TARGET = SOURCE / "holdfast" / "blocking.py"
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
-RENAMED = {"Handle": "BlockingHandle", "AbstractAsyncContextManager": "AbstractContextManager"}
+RENAMED = {
+    "Handle": "BlockingHandle",
+    "StartOptionsOrTx": "StartOptions",
+    "AbstractAsyncContextManager": "AbstractContextManager",
+}
 # A connection belongs to the event loop that made it, so a caller without one has none to give.
 DROPPED_PARAMETERS = {"tx"}
 # What a program without an event loop cannot be given, or gets in another form below.

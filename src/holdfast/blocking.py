@@ -9,9 +9,11 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, Generic, Self, TypeVar, TypeVarTuple, overload
+from typing import Any, Generic, Self, TypeVar, TypeVarTuple, Unpack, overload
 
 from holdfast.authoring.actions import Action, Bound
+from holdfast.authoring.dag_builder import BuiltDag
+from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag
 from holdfast.core.graph import Graph
 from holdfast.core.rows import Hold, Wait, Work
@@ -23,6 +25,7 @@ from holdfast.handle import Handle, HistoryEntry, NodeState, StepExecution
 from holdfast.listing import Runs
 from holdfast.runtime.loop_thread import LoopThread
 from holdfast.runtime.worker import Worker
+from holdfast.start_options import Identified, StartOptions
 from holdfast.store.contract import Finding, WorkerRow
 
 R = TypeVar("R")
@@ -76,7 +79,7 @@ class BlockingHandle(Generic[R]):
         return self._thread.run(self._handle.retry(by=by))
 
     def reattempt(self, node: str, *, by: str = "an operator") -> None:
-        """Give one node that gave up a new attempt."""
+        """Give one node that gave up a new attempt; ReattemptRefused if that could not be told apart later (I29)."""
         self._thread.run(self._handle.reattempt(node, by=by))
 
     def skip(self, node: str, *, by: str = "an operator") -> None:
@@ -103,21 +106,44 @@ class BlockingHandle(Generic[R]):
         """The DAG that is stored for this run; None while it follows its class, which is read from code."""
         return self._thread.run(self._handle.dag_definition())
 
+    def freeze_dag(self, *, by: str = "an operator") -> dict[str, Any]:
+        """Store the graph that the run's class has now: from here on only `import_dag` changes it. The stored DAG."""
+        return self._thread.run(self._handle.freeze_dag(by=by))
+
     def export_dag(self) -> str:
         """The graph that this run follows now, as a JSON document: structure only, no state."""
         return self._thread.run(self._handle.export_dag())
+
+    def import_dag(self, text: str, *, by: str = "an operator") -> None:
+        """Follow the graph of an exported and edited document from now on. The last resort: see the docs first.
+
+        Refused unless it is a valid DAG that keeps every node that has completed or is running, names jobs that
+        are known here or were in the graph before, and was exported from the graph as it is now.
+        """
+        self._thread.run(self._handle.import_dag(text, by=by))
+
+    def load_graph(self) -> Graph | None:
+        """The graph that this run follows; None if it follows code that this process does not have."""
+        return self._thread.run(self._handle.load_graph())
 
     def verify_ancestry(self) -> AncestryReport:
         """Whether every recorded attempt followed the attempts of its parents that it claims; names the first break."""
         return self._thread.run(self._handle.verify_ancestry())
 
     def nodes_with_state(self) -> list[NodeState]:
-        """Every node of the graph in topological order, with its latest attempt."""
+        """Every node of the graph in topological order, with its latest attempt.
+
+        Of a run whose class is gone, or that nobody here knows, the nodes that have begun.
+        """
         return self._thread.run(self._handle.nodes_with_state())
 
     def step_executions(self, node: str | None = None) -> list[StepExecution]:
         """Every attempt that was recorded, of one node or of all."""
         return self._thread.run(self._handle.step_executions(node))
+
+    def mermaid(self) -> str:
+        """The graph with the state of every node, for a page or a document."""
+        return self._thread.run(self._handle.mermaid())
 
 
 class BlockingEngine:
@@ -184,60 +210,20 @@ class BlockingEngine:
 
     @overload
     def start(
-        self,
-        workflow: Dag,
-        /,
-        *,
-        key: str | None = ...,
-        queue: str | None = ...,
-        priority: int = ...,
-        tags: Mapping[str, str] | None = ...,
-        at: datetime | None = ...,
-        paused: bool = ...,
-        if_exists: str = ...,
+        self, workflow: Dag | BuiltDag | BoundTemplate, /, **options: Unpack[StartOptions]
     ) -> BlockingHandle[None]: ...
     @overload
     def start(
-        self,
-        workflow: Bound[R],
-        /,
-        *,
-        key: str | None = ...,
-        queue: str | None = ...,
-        priority: int = ...,
-        tags: Mapping[str, str] | None = ...,
-        at: datetime | None = ...,
-        paused: bool = ...,
-        if_exists: str = ...,
-    ) -> BlockingHandle[R]: ...
+        self, workflow: DagTemplate[...], /, *args: Any, **options: Unpack[StartOptions]
+    ) -> BlockingHandle[None]: ...
+    @overload
+    def start(self, workflow: Bound[R], /, **options: Unpack[StartOptions]) -> BlockingHandle[R]: ...
     @overload
     def start(
-        self,
-        workflow: Callable[[*Ts], Awaitable[R]],
-        /,
-        *args: *Ts,
-        key: str | None = ...,
-        queue: str | None = ...,
-        priority: int = ...,
-        tags: Mapping[str, str] | None = ...,
-        at: datetime | None = ...,
-        paused: bool = ...,
-        if_exists: str = ...,
+        self, workflow: Callable[[*Ts], Awaitable[R]], /, *args: *Ts, **options: Unpack[StartOptions]
     ) -> BlockingHandle[R]: ...
     @overload
-    def start(
-        self,
-        workflow: str,
-        /,
-        *args: Any,
-        key: str | None = ...,
-        queue: str | None = ...,
-        priority: int = ...,
-        tags: Mapping[str, str] | None = ...,
-        at: datetime | None = ...,
-        paused: bool = ...,
-        if_exists: str = ...,
-    ) -> BlockingHandle[Any]: ...
+    def start(self, workflow: str, /, *args: Any, **options: Unpack[StartOptions]) -> BlockingHandle[Any]: ...
     def start(  # type: ignore[misc]  # mypy cannot match *Ts with *args
         self,
         workflow: Any,
@@ -272,30 +258,38 @@ class BlockingEngine:
         )
 
     @overload
-    def run(self, workflow: Dag, /, *, key: str | None = ..., timeout: float | None = ..., **options: Any) -> None: ...
+    def run(
+        self,
+        workflow: Dag | BuiltDag | BoundTemplate,
+        /,
+        *,
+        timeout: float | None = ...,
+        **options: Unpack[StartOptions],
+    ) -> None: ...
     @overload
     def run(
-        self, workflow: Bound[R], /, *, key: str | None = ..., timeout: float | None = ..., **options: Any
-    ) -> R: ...
+        self, workflow: DagTemplate[...], /, *args: Any, timeout: float | None = ..., **options: Unpack[StartOptions]
+    ) -> None: ...
+    @overload
+    def run(self, workflow: Bound[R], /, *, timeout: float | None = ..., **options: Unpack[StartOptions]) -> R: ...
     @overload
     def run(
         self,
         workflow: Callable[[*Ts], Awaitable[R]],
         /,
         *args: *Ts,
-        key: str | None = ...,
         timeout: float | None = ...,
-        **options: Any,
+        **options: Unpack[StartOptions],
     ) -> R: ...
     @overload
     def run(
-        self, workflow: str, /, *args: Any, key: str | None = ..., timeout: float | None = ..., **options: Any
+        self, workflow: str, /, *args: Any, timeout: float | None = ..., **options: Unpack[StartOptions]
     ) -> Any: ...
     def run(  # type: ignore[misc]  # mypy cannot match *Ts with *args
-        self, workflow: Any, /, *args: Any, key: str | None = None, timeout: float | None = None, **options: Any
+        self, workflow: Any, /, *args: Any, timeout: float | None = None, **options: Any
     ) -> Any:
         """Start and wait for the result."""
-        return self._thread.run(self._engine.run(workflow, *args, key=key, timeout=timeout, **options))
+        return self._thread.run(self._engine.run(workflow, *args, timeout=timeout, **options))
 
     def worker(
         self, *, queues: tuple[str, ...] | list[str] = ("default",), concurrency: int = 100
@@ -320,6 +314,16 @@ class BlockingEngine:
         """Runs that match, newest first; `after` is the cursor of the page before."""
         return self._thread.run(
             self._engine.find(workflow=workflow, status=status, tags=tags, since=since, limit=limit, after=after)
+        )
+
+    def fork(
+        self, run: str | Identified, *, from_node: str, key: str | None = None, by: str = "an operator"
+    ) -> BlockingHandle[Any]:
+        """A new run of the same workflow and input that shares every completed node except `from_node` and whatever
+        depends on it (I29). The run it is taken from stays as it is.
+        """
+        return BlockingHandle(
+            self._thread, self._thread.run(self._engine.fork(run, from_node=from_node, key=key, by=by))
         )
 
     def stats(self) -> EngineStats:
@@ -351,7 +355,7 @@ class BlockingEngine:
         return self._thread.run(self._engine.dead(limit))
 
     def replay_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
-        """Give a dead letter a new attempt."""
+        """Give a dead letter a new attempt; False if there is nothing to replay."""
         return self._thread.run(self._engine.replay_dead(run_id, node, by=by))
 
     def discard_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:

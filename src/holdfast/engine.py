@@ -15,12 +15,14 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack, overload
 
 import msgspec
 
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.context import current, is_running
+from holdfast.authoring.dag_builder import BuiltDag
+from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.registry import Registry, default_registry
 from holdfast.authoring.startable import resolve_start
@@ -43,9 +45,10 @@ from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
 from holdfast.runtime.system import System, real_system
 from holdfast.runtime.trace import Tracer
+from holdfast.runtime.unserved import UnservedQueues
 from holdfast.runtime.watch import Watch
 from holdfast.runtime.worker import Worker
-from holdfast.start_options import checked_text, start_operation
+from holdfast.start_options import Identified, StartOptions, StartOptionsOrTx, checked_text, start_operation
 from holdfast.store.contract import Conflict, Finding, FindRuns, Store, StoreStats, WorkerRow
 
 if TYPE_CHECKING:
@@ -56,7 +59,6 @@ log = logging.getLogger("holdfast.engine")
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
-NO_WORKER_SECONDS = 5.0
 PRUNE_BATCH = 200
 
 
@@ -98,7 +100,7 @@ class Engine:
         self._watch: Watch | None = None
         self._announcer: Announcer | None = None
         self._workers: list[Worker] = []
-        self._queue_checks: dict[str, asyncio.TimerHandle] = {}
+        self._unserved = UnservedQueues(lambda: self.store)
         self._background: set[asyncio.Task[Any]] = set()
 
     def __repr__(self) -> str:
@@ -162,8 +164,7 @@ class Engine:
         for worker in list(self._workers):
             await worker.stop()
         self._workers.clear()
-        for check in self._queue_checks.values():
-            check.cancel()
+        self._unserved.close()
         for task in list(self._background):
             task.cancel()
         await self._coordinator.close()
@@ -212,64 +213,20 @@ class Engine:
 
     @overload
     async def start(
-        self,
-        workflow: Dag,
-        /,
-        *,
-        key: str | None = ...,
-        queue: str | None = ...,
-        priority: int = ...,
-        tags: Mapping[str, str] | None = ...,
-        at: datetime | None = ...,
-        paused: bool = ...,
-        if_exists: str = ...,
-        tx: Any = ...,
+        self, workflow: Dag | BuiltDag | BoundTemplate, /, **options: Unpack[StartOptionsOrTx]
     ) -> Handle[None]: ...
     @overload
     async def start(
-        self,
-        workflow: Bound[R],
-        /,
-        *,
-        key: str | None = ...,
-        queue: str | None = ...,
-        priority: int = ...,
-        tags: Mapping[str, str] | None = ...,
-        at: datetime | None = ...,
-        paused: bool = ...,
-        if_exists: str = ...,
-        tx: Any = ...,
-    ) -> Handle[R]: ...
+        self, workflow: DagTemplate[...], /, *args: Any, **options: Unpack[StartOptionsOrTx]
+    ) -> Handle[None]: ...
+    @overload
+    async def start(self, workflow: Bound[R], /, **options: Unpack[StartOptionsOrTx]) -> Handle[R]: ...
     @overload
     async def start(
-        self,
-        workflow: Callable[[*Ts], Awaitable[R]],
-        /,
-        *args: *Ts,
-        key: str | None = ...,
-        queue: str | None = ...,
-        priority: int = ...,
-        tags: Mapping[str, str] | None = ...,
-        at: datetime | None = ...,
-        paused: bool = ...,
-        if_exists: str = ...,
-        tx: Any = ...,
+        self, workflow: Callable[[*Ts], Awaitable[R]], /, *args: *Ts, **options: Unpack[StartOptionsOrTx]
     ) -> Handle[R]: ...
     @overload
-    async def start(
-        self,
-        workflow: str,
-        /,
-        *args: Any,
-        key: str | None = ...,
-        queue: str | None = ...,
-        priority: int = ...,
-        tags: Mapping[str, str] | None = ...,
-        at: datetime | None = ...,
-        paused: bool = ...,
-        if_exists: str = ...,
-        tx: Any = ...,
-    ) -> Handle[Any]: ...
+    async def start(self, workflow: str, /, *args: Any, **options: Unpack[StartOptionsOrTx]) -> Handle[Any]: ...
     async def start(  # type: ignore[misc]  # mypy cannot match *Ts with *args
         self,
         workflow: Any,
@@ -312,7 +269,7 @@ class Engine:
             self.definitions.remember(definition_id("built", operation.run, 0), spec.graph)
         queues = {spec.graph.by_id[node].policy.queue or operation.queue for node in spec.graph.entries}
         for name in queues:
-            self._check_queue_later(name)
+            self._unserved.expect(name, self._workers)
         if tx is not None:
             return Handle(self, await self._start_in(tx, operation), key)
         worker = self._worker_with_room(operation, queues)
@@ -353,37 +310,22 @@ class Engine:
             return None
         return next((worker for worker in self._workers if worker.free > 0 and queues & set(worker.queues)), None)
 
-    def _check_queue_later(self, queue: str) -> None:
-        """Without any worker for its queue, a started run says so in the log after a while."""
-        if queue in self._queue_checks or any(queue in worker.queues for worker in self._workers):
-            return
-        loop = asyncio.get_running_loop()
-        self._queue_checks[queue] = loop.call_later(NO_WORKER_SECONDS, self._check_queue, queue)
-
-    def _check_queue(self, queue: str) -> None:
-        self._queue_checks.pop(queue, None)
-
-        async def check() -> None:
-            now = self.store.now()
-            live = [worker for worker in await self.store.workers() if worker.lease_until >= now]
-            if not any(queue in worker.queues for worker in live):
-                log.warning(
-                    "runs were started on queue %r, but no worker serves it; start one with "
-                    "`holdfast worker YOUR.MODULE --queue %s` or `engine.worker(queues=[%r])`",
-                    *(queue, queue, queue),
-                )
-
-        task = asyncio.get_running_loop().create_task(check())
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
     @overload
     async def run(
-        self, workflow: Dag, /, *, key: str | None = ..., timeout: float | None = ..., **options: Any
+        self,
+        workflow: Dag | BuiltDag | BoundTemplate,
+        /,
+        *,
+        timeout: float | None = ...,
+        **options: Unpack[StartOptions],
     ) -> None: ...
     @overload
     async def run(
-        self, workflow: Bound[R], /, *, key: str | None = ..., timeout: float | None = ..., **options: Any
+        self, workflow: DagTemplate[...], /, *args: Any, timeout: float | None = ..., **options: Unpack[StartOptions]
+    ) -> None: ...
+    @overload
+    async def run(
+        self, workflow: Bound[R], /, *, timeout: float | None = ..., **options: Unpack[StartOptions]
     ) -> R: ...
     @overload
     async def run(
@@ -391,19 +333,18 @@ class Engine:
         workflow: Callable[[*Ts], Awaitable[R]],
         /,
         *args: *Ts,
-        key: str | None = ...,
         timeout: float | None = ...,
-        **options: Any,
+        **options: Unpack[StartOptions],
     ) -> R: ...
     @overload
     async def run(
-        self, workflow: str, /, *args: Any, key: str | None = ..., timeout: float | None = ..., **options: Any
+        self, workflow: str, /, *args: Any, timeout: float | None = ..., **options: Unpack[StartOptions]
     ) -> Any: ...
     async def run(  # type: ignore[misc]  # mypy cannot match *Ts with *args
-        self, workflow: Any, /, *args: Any, key: str | None = None, timeout: float | None = None, **options: Any
+        self, workflow: Any, /, *args: Any, timeout: float | None = None, **options: Any
     ) -> Any:
         """Start and wait for the result."""
-        handle: Handle[Any] = await self.start(workflow, *args, key=key, **options)
+        handle: Handle[Any] = await self.start(workflow, *args, **options)
         return await handle.result(timeout)
 
     # -- workers
@@ -495,11 +436,11 @@ class Engine:
     # -- operating
 
     async def fork(
-        self, run: str | Handle[Any], *, from_node: str, key: str | None = None, by: str = "an operator"
+        self, run: str | Identified, *, from_node: str, key: str | None = None, by: str = "an operator"
     ) -> Handle[Any]:
         """A new run of the same workflow and input that shares every completed node except `from_node` and whatever
         depends on it (I29). The run it is taken from stays as it is."""
-        source = run.id if isinstance(run, Handle) else checked_text(run, "a run id")
+        source = checked_text(run if isinstance(run, str) else run.id, "a run id")
         await self.get(source).load_graph()  # a large graph is not read inside the decision
         forked: Started = await self.coordinator.submit(
             ForkRun(

@@ -52,6 +52,7 @@ from holdfast.core.rows import (
 from holdfast.dag_reading import AncestryReport, check_ancestry, check_code, rewired_nodes
 from holdfast.explain import Explanation, explain
 from holdfast.listing import readable
+from holdfast.models.dag import node_of
 from holdfast.runtime.definitions import known_exception
 from holdfast.start_options import checked_text
 
@@ -340,7 +341,7 @@ class Handle(Generic[R]):
     async def step_executions(self, node: str | None = None) -> list[StepExecution]:
         """Every attempt that was recorded, of one node or of all."""
         graph = await self.load_graph()
-        wanted = node if node is None or graph is None else graph.find(node).id
+        wanted = node if node is None or graph is None else node_of(await self._row(), graph, node).id
         names = {} if graph is None else {each.id: each.name for each in graph.nodes}
         return [
             _execution(work, names.get(work.node, work.node))

@@ -5,12 +5,40 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any, Protocol, TypedDict
 
 from holdfast.authoring.startable import StartSpec
 from holdfast.core.errors import UsageError
 from holdfast.core.operations import PolicyOverride, StartRun
 
 TEXT_LIMIT_BYTES = 255
+
+
+class Identified(Protocol):
+    """A handle, or anything else that has a run's id."""
+
+    @property
+    def id(self) -> str: ...
+
+
+class StartOptions(TypedDict, total=False):
+    """What `engine.start` takes beside the workflow and its arguments."""
+
+    key: str | None
+    queue: str | None
+    priority: int
+    tags: Mapping[str, str] | None
+    at: datetime | None
+    paused: bool
+    if_exists: str
+
+
+class StartOptionsOrTx(StartOptions, total=False):
+    """The same, and a PostgreSQL connection in a transaction of the caller's own."""
+
+    tx: Any
+
+
 TAGS_LIMIT = 100
 
 

@@ -7,8 +7,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from tests.docs.documents import ROOT, environment, run_program
@@ -59,6 +60,92 @@ def test_orders_are_worked_on_by_a_worker_in_another_process(tmp_path: Path) -> 
     ]
 
 
+def test_i29_the_order_workflow_goes_on_after_one_node_was_attempted_again(tmp_path: Path) -> None:
+    """I30, I29: branches that do not need the broken node go on; after its reattempt nothing else runs again."""
+    printed = run_program(EXAMPLES / "order_workflow.py", folder=tmp_path)
+    before, _, after = printed.partition("Paused: ")
+    assert "all pieces are there" in before
+    assert "path validate > check_fraud); 5 nodes blocked by it" in after
+    for once in (
+        "order 17 is complete",
+        "address looked up",
+        "all pieces are there",
+        "receipt sent",
+        "order 17 is done",
+    ):
+        assert printed.count(once) == 1
+    assert after.index("no sign of fraud") < after.index("card charged") < after.index("order 17 is done")
+    assert "Order 17: completed. Attempts at check_fraud:\n  1: failed\n  2: completed\ngraph TD\n" in after
+    again = run_program(EXAMPLES / "order_workflow.py", folder=tmp_path)
+    assert again.startswith("Order 17: completed.")
+
+
+def test_g3_two_hundred_mutations_are_applied_once_each_although_the_program_was_killed(tmp_path: Path) -> None:
+    """I27, G4: the graph has a node for every row; the statement sees them all, whatever was interrupted."""
+    applied = "SELECT count(*) FROM mutation WHERE applied IS NOT NULL"
+    with subprocess.Popen(
+        [sys.executable, str(EXAMPLES / "ledger.py")], cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL
+    ) as process:
+        _wait_until(tmp_path / "holdfast.db", applied, at_least=20)
+        process.kill()
+    with closing(sqlite3.connect(tmp_path / "holdfast.db")) as database:
+        assert database.execute(applied).fetchone()[0] < 200
+        assert database.execute("SELECT count(*) FROM mail").fetchone() == (0,)
+    printed = run_program(EXAMPLES / "ledger.py", folder=tmp_path)
+    assert "mutation_1 … mutation_200 (200 nodes)" in printed
+    assert "202 of 202 nodes completed\nevery attempt followed its parents: True\n" in printed
+    with closing(sqlite3.connect(tmp_path / "holdfast.db")) as database:
+        assert database.execute("SELECT cents FROM account").fetchall() == [(sum(range(10, 2010, 10)),)]
+        assert database.execute("SELECT count(DISTINCT applied) FROM mutation").fetchone() == (200,)
+        assert database.execute("SELECT message FROM mail").fetchall() == [("200 mutations, 201000 cents",)]
+
+
+def test_the_nightly_batch_is_built_from_its_template_and_found_by_its_key(tmp_path: Path) -> None:
+    """I27: built when started, by name. It waits, retries and skips from inside its nodes."""
+    printed = run_program(EXAMPLES / "nightly.py", "2031-05-05", folder=tmp_path)
+    states = """
+rates: completed, attempt 3
+export_harbour: completed, attempt 1
+export_market: completed, attempt 1
+export_station: completed, attempt 2
+export_university: skipped, attempt 1
+report: completed, attempt 1
+"""
+    assert printed.startswith("rates are here\n")
+    assert printed.endswith(f"report: 2000{states}")
+    assert sorted(file.name for file in (tmp_path / "nightly-2031-05-05").iterdir()) == [
+        "report.json",
+        "shop-harbour.json",
+        "shop-market.json",
+        "shop-station.json",
+    ]
+    assert run_program(EXAMPLES / "nightly.py", "2031-05-05", folder=tmp_path) == states[1:]
+
+
+def test_i31_a_run_is_healed_by_the_deploy_that_follows_a_kill(tmp_path: Path) -> None:
+    """I31: what was recorded stays, a new node is picked up, one that is gone is skipped and told."""
+    printed = run_program(EXAMPLES / "healing" / "run.py", folder=tmp_path)
+    assert re.findall(r"^  (before|after): (.+)$", printed, re.MULTILINE)[:2] == [
+        ("before", "invoice 17 received"),
+        ("before", "asking for the rate …"),
+    ]
+    assert sorted(re.findall(r"^  after: (.+)$", printed, re.MULTILINE)) == [
+        "converted, attempt 2",
+        "customer checked",
+        "mail sent",
+    ]
+    assert "The run is completed." in printed
+    assert "added ['check_customer', 'send_mail'], skipped ['send_fax']" in printed
+
+
+def test_the_page_of_examples_names_every_example() -> None:
+    """An example that nobody finds teaches nobody."""
+    page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    found = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.glob("*.py")) if path.name != "__init__.py"]
+    found += [path.parent.relative_to(EXAMPLES) for path in sorted(EXAMPLES.glob("*/run.py"))]
+    assert not [str(path) for path in found if f"]({path})" not in page and f"]({path}/)" not in page]
+
+
 def test_the_demo_keeps_its_promises_and_says_what_it_saw(tmp_path: Path) -> None:
     """G1, G2, G9: a worker is killed with SIGKILL, another goes on at once, nothing is lost or done twice."""
     printed = run_program(EXAMPLES / "demo" / "run.py", *QUICK, "--keep", "kept", folder=tmp_path)
@@ -89,6 +176,19 @@ def test_the_demo_fails_when_something_happens_twice(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "NOT KEPT: nothing happened twice outside" in done.stdout
+
+
+def _wait_until(database: Path, question: str, *, at_least: int) -> None:
+    """Until the answer is that large. The file and its tables may not be there yet."""
+    deadline = time.monotonic() + 30
+    while True:
+        assert time.monotonic() < deadline, f"not reached: {question}"
+        with (
+            suppress(sqlite3.OperationalError),
+            closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as reader,
+        ):
+            if reader.execute(question).fetchone()[0] >= at_least:
+                return
 
 
 @contextmanager

@@ -56,7 +56,8 @@ async def test_i27_the_exported_graph_is_structure_and_nothing_else(url: str) ->
         handle = await engine.start(graph())
         document: dict[str, Any] = json.loads(await handle.export_dag())
         assert await handle.dag_definition() is None
-    assert set(document) == {"version", "signature", "nodes"}
+    assert set(document) == {"version", "signature", "frozen_at", "nodes"}
+    assert document["frozen_at"] is None
     assert set(document["nodes"]["bottom"]) == {"name", "job", "method", "args", "depends_on", "policy"}
     assert document["nodes"]["bottom"]["depends_on"] == ["left", "right"]
     assert document["signature"] == graph.dag_signature()

@@ -131,7 +131,7 @@ async def test_i8_a_queue_that_no_worker_serves_is_named_although_another_is_ser
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I8: a worker for one queue is no answer for another, whether the start or the action names it."""
-    monkeypatch.setattr("holdfast.engine.NO_WORKER_SECONDS", 0.05)
+    monkeypatch.setattr("holdfast.runtime.unserved.NO_WORKER_SECONDS", 0.05)
     registry = hf.Registry()
 
     @hf.action(registry=registry)

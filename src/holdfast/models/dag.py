@@ -159,7 +159,7 @@ class DagMachine:
     def find(self, view: View, run: Run, name: str, definitions: Definitions) -> str:
         graph = definitions.graph(view, run)
         if graph is not None:
-            return graph.find(name).id
+            return node_of(run, graph, name).id
         if not view.find(Attempts(run.id, frozenset({name}))):
             raise UnknownNode(
                 f"run {run.id} of {run.workflow} has no work for node {name!r}",
@@ -256,6 +256,14 @@ def _graph(view: View, run: Run, definitions: Definitions) -> Graph:
             hint="import the module that defines it, or run this from a worker that does",
         )
     return graph
+
+
+def node_of(run: Run, graph: Graph, name: str) -> Node:
+    """The node that a person means, by name or id; UnknownNode with the run otherwise."""
+    try:
+        return graph.find(name)
+    except UnknownNode as error:
+        raise UnknownNode(f"run {run.id} of {run.workflow} has no node {name!r}", hint=error.hint) from None
 
 
 def _position(graph: Graph, node: str) -> str:

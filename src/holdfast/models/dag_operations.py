@@ -26,7 +26,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.dag import DagMachine, definition_id
+from holdfast.models.dag import DagMachine, definition_id, node_of
 from holdfast.models.dag_items import BUILT
 from holdfast.models.machine import Definitions, Handing, existing_run, is_draining, record
 
@@ -56,7 +56,7 @@ class DagOperations:
                 hint="from_node= is for DAGs",
             )
         graph = self._graph(view, source)
-        start = graph.find(op.from_node)
+        start = node_of(source, graph, op.from_node)
         if is_draining(view, source.workflow):
             raise UsageError(
                 f"workflow {source.workflow} is being drained and takes no new runs",

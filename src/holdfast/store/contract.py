@@ -70,6 +70,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     workflows: tuple[str, ...]
     actions: tuple[str, ...]
+    losses_below: int = NO_LOSSES_LIMIT  # only items that were lost less often than this
 
 
 CodeVersion = tuple[str, str]

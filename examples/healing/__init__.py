@@ -1,0 +1,1 @@
+"""A class that is changed and deployed while a run of it is under way."""

@@ -1,0 +1,1 @@
+"""DAGs as people meet them: the scenarios of the seed on real stores, with real workers."""
