@@ -397,7 +397,8 @@ class Coordinator:
         topics = sorted({topic for item in batch for topic in item.operation.topics})
         runs = {run for item in batch for run in item.operation.runs} | aside
         supplied: list[tuple[Need, list[Any]]] = []
-        waiters: list[Need] = [WaitersOf(topic) for topic in topics]
+        woken = sorted({topic for item in batch for topic in item.operation.wakes})
+        waiters: list[Need] = [WaitersOf(topic) for topic in woken]
         if topics:
             await tx.lock_topics(topics)
             runs |= {wait.run for rows in await tx.load(waiters) for wait in rows}

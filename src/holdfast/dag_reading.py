@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
+from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
-from holdfast.core.errors import DagError
-from holdfast.core.graph import Graph, known_names
+from holdfast.core.codec import JSON
+from holdfast.core.errors import DagError, PayloadRefused, UsageError
+from holdfast.core.graph import Graph, Node, known_names
 from holdfast.core.ids import ancestry_hash, parents_hash
 from holdfast.core.rows import SATISFIED, History, Run, Work
 from holdfast.runtime.definitions import RegistryDefinitions
@@ -91,3 +94,22 @@ def check_code(graph: Graph, definitions: RegistryDefinitions, run: Run, before:
                 f"node {node.name!r} runs the method {node.method!r}, which {run.workflow} does not have",
                 hint=known_names(node.method, methods),
             )
+        earlier = None if before is None else before.by_id.get(node.id)
+        if earlier is None or (earlier.job, earlier.args) != (node.job, node.args):
+            _check_arguments(node, definitions.registry.actions.get(node.job or ""))
+
+
+def _check_arguments(node: Node, action: Action[..., Any] | None) -> None:
+    """What was edited has to fit the job as it is now; what was not is as good or bad as it was before."""
+    if action is None:
+        return
+    try:
+        args, kwargs = ((), {}) if node.args is None else action.call.decode_call(node.args, JSON.tag)
+        action.check_arguments(args, kwargs)
+    except PayloadRefused as error:
+        raise DagError(
+            f"the args of node {node.name!r} do not fit action {action.name}: {error.__cause__ or error.message}",
+            hint=f"its signature is {action.name}{action.call.signature}",
+        ) from error
+    except UsageError as error:
+        raise DagError(f"node {node.name!r}: {error.message}", hint=error.hint) from error

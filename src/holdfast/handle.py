@@ -243,7 +243,7 @@ class Handle(Generic[R]):
 
     async def explain(self) -> Explanation:
         """In plain words: why this run is where it is, and what would move it."""
-        return await explain(self._engine.store, await self._row())
+        return await explain(self._engine.store, await self._row(), self._engine.definitions)
 
     async def waits(self) -> list[Wait]:
         """What this run waits for."""

@@ -125,6 +125,9 @@ async def test_an_override_keeps_the_conditions_it_does_not_change() -> None:
         @step(skip_if="ready", cancel_if=True)
         def kept(self) -> None: ...
 
+        @step(skip_if="ready", cancel_if="ready")
+        def decorated(self) -> None: ...
+
         @step(skip_if="ready")
         def changed(self) -> None: ...
 
@@ -134,6 +137,9 @@ async def test_an_override_keeps_the_conditions_it_does_not_change() -> None:
     class Child(Parent, registry=apart):
         def kept(self) -> None: ...
 
+        @step(timeout=3)
+        def decorated(self) -> None: ...
+
         @step(skip_if=lambda dag: "new")
         def changed(self) -> None: ...
 
@@ -142,6 +148,7 @@ async def test_an_override_keeps_the_conditions_it_does_not_change() -> None:
 
     child = Child(ready=True)
     assert await asked(child, "kept") == ([True], [True])
+    assert await asked(child, "decorated") == ([True], [True])
     assert await asked(child, "changed") == (["new"], [])
     assert await asked(child, "cleared") == ([], [])
 

@@ -134,9 +134,12 @@ def built_with(name: str = "batch", user: int = 7, on_failure: Any = "pause") ->
     return w.build()
 
 
+received: list[list[str]] = []
+
+
 @dag_template(registry=registry)
 def greetings(names: list[str], when: date | None = None) -> DagBuilder:
-    assert when is None or type(when) is date
+    received.append(names)
     w = DagBuilder("built by greetings", on_failure="skip", registry=registry)
     w.fan_out(names, name=str, job=greet, args=lambda name: {"name": name})
     return w
@@ -208,9 +211,9 @@ def test_i12_a_template_is_compared_by_its_arguments_however_they_are_given() ->
 
 def test_i14_a_template_receives_the_decoded_form_of_its_arguments() -> None:
     names = ["Ada"]
-    spec = resolve_start(greetings, (names, date(2031, 5, 4)), registry)
-    names.append("Bob")
-    assert len(spec.graph) == 1
+    resolve_start(greetings, (names, date(2031, 5, 4)), registry)
+    assert received[-1] == names
+    assert received[-1] is not names
     with pytest.raises(PayloadRefused, match="argument 'names' of template greetings"):
         resolve_start(greetings, ([1],), registry)
 

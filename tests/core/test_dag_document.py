@@ -25,7 +25,7 @@ def order() -> Graph:
         (
             Node(id="n_1", name="validate", job="check", args=b'[[],{"order_id":123}]'),
             Node(id="n_2", name="charge", method="charge_card", depends_on=("n_1",), policy=SLOW),
-            Node(id="n_3", name="notify", job="notify", args=b"", depends_on=("n_1", "n_2")),
+            Node(id="n_3", name="notify", job="notify", depends_on=("n_1", "n_2")),
         )
     )
 
@@ -55,7 +55,7 @@ def test_freezing_drops_code_and_settles_how_numbers_are_written() -> None:
     policy = frozen(order()).by_name["charge"].policy
     assert policy.retry == Retry(attempts=3, base=2.0, cap=9.0)
     assert isinstance(policy.retry.base, float)
-    assert frozen(order()).by_name["notify"].args is None
+    assert frozen(Graph((Node(id="a", name="a", job="work", args=b""),))).nodes[0].args is None
 
 
 def test_a_frozen_graph_is_left_as_it_is() -> None:
@@ -130,10 +130,11 @@ def test_i27_an_export_that_an_editor_laid_out_anew_imports_as_the_same_graph(
     assert signature == kept.signature == parsed.signature
 
 
-def test_an_export_of_code_imports_as_what_freezing_it_would_give() -> None:
+def test_i31_an_export_of_code_imports_as_what_freezing_it_would_give() -> None:
+    """Freezing alone must not look like a change of the graph, though the code said `base=2` and a retry_on."""
     parsed, signature = parse_document(json.dumps(document(order(), None)))
     assert parsed == frozen(order())
-    assert signature == order().signature != parsed.signature
+    assert signature == order().signature == parsed.signature
 
 
 def test_i27_renaming_a_node_keeps_its_id_and_its_edges() -> None:

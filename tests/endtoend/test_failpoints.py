@@ -256,6 +256,28 @@ async def test_g9_a_store_that_is_gone_for_a_moment_stops_nothing(
         await assert_sound(starter)
 
 
+async def test_i8_trouble_with_the_work_of_others_keeps_no_worker_from_starting(
+    shared_url: str, tmp_path: Path
+) -> None:
+    """I8: an error that nobody foresaw while it looked after others; it works, and looks after them again."""
+    engine = engine_on(shared_url, app.registry)
+    async with engine:
+        handle = await engine.start(app.square, 3, str(tmp_path / "journal"))
+        await a_ghost_holds(engine)
+        hits: Counter[str] = Counter()
+
+        def hook(name: str) -> None:
+            hits[name] += 1
+            if name == "takeover.before" and hits[name] == 1:
+                raise RuntimeError("unforeseen, for this test")
+
+        failpoints.arm(hook)
+        async with engine.worker():
+            assert await handle.result(timeout=15) == 9
+        assert hits["takeover.before"] == 2
+        assert await statuses(engine, handle.id) == [LOST, COMPLETED]
+
+
 async def test_g10_a_prune_that_failed_half_way_has_deleted_nothing(shared_url: str, tmp_path: Path) -> None:
     """G10: its caller is told, and can do it again."""
     async with engine_on(shared_url, app.registry) as engine:

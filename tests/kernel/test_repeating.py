@@ -11,8 +11,23 @@ from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
 from holdfast.core.dag_document import stored_nodes
 from holdfast.core.errors import StoreUnavailable
+from holdfast.core.every_operation import AnyOperation
+from holdfast.core.function_operations import (
+    TURN,
+    BroadcastEvent,
+    ContinueAs,
+    Delivered,
+    DropEvent,
+    Entry,
+    OpenWait,
+    Queued,
+    QueuedCall,
+    SendEvent,
+    Stepped,
+    TakeTurn,
+    TargetNotFound,
+)
 from holdfast.core.operations import (
-    AnyOperation,
     BuryUnknown,
     CancelRun,
     Changed,
@@ -22,6 +37,7 @@ from holdfast.core.operations import (
     ForkRun,
     KillWork,
     LapseWork,
+    Offer,
     Operation,
     PauseRun,
     ReattemptNode,
@@ -34,6 +50,7 @@ from holdfast.core.operations import (
     Settled,
     SkipNode,
     Started,
+    StartRun,
     SteerWork,
     StoreGraph,
 )
@@ -46,6 +63,11 @@ LEASED = [start("r", lease=True)]
 READY = [start("r")]
 GAVE_UP = [*LEASED, FailWork(**AT, error=b"{}")]
 DEAD = [*LEASED, KillWork(**AT, error=b"{}")]
+
+FUNCTION = StartRun(run="r", workflow="f", model="function", offer=Offer(worker="w", room=1, queues=("default",)))
+AT_TURN: dict[str, Any] = AT | {"node": TURN}
+WAIT = OpenWait(address="#1", name="wait", digest="d", events=("go",))
+WAITING = [FUNCTION, TakeTurn(**AT_TURN, known=0, opens=(WAIT,), park=True)]
 
 CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
     "start": ([], start("r", "join")),
@@ -95,6 +117,34 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
         StoreGraph(run="r", nodes=stored_nodes(GRAPHS["chain"]), signature=GRAPHS["chain"].signature),
     ),
     "reshape": ([start("r", "chain")], ReshapeRun(run="r")),
+    "turn, an entry": (
+        [FUNCTION],
+        TakeTurn(**AT_TURN, known=0, entries=(Entry(address="#1", kind="result", name="a", value=b"1"),)),
+    ),
+    "turn, a queued call": (
+        [FUNCTION],
+        TakeTurn(
+            **AT_TURN,
+            known=0,
+            calls=(QueuedCall(address="#1", action="a", name="a", digest="d", queue="q", payload=b"", codec="json"),),
+            park=True,
+        ),
+    ),
+    "turn, a wait": ([FUNCTION], TakeTurn(**AT_TURN, known=0, opens=(WAIT,), park=True)),
+    "turn, a wait whose event is there": (
+        [BroadcastEvent(event="e", name="go"), FUNCTION],
+        TakeTurn(**AT_TURN, known=0, opens=(WAIT,), park=True),
+    ),
+    "turn, until a time": ([FUNCTION], TakeTurn(**AT_TURN, known=0, park=True, due=9_000_000_000)),
+    "continue as": ([FUNCTION], ContinueAs(**AT_TURN, known=0, workflow="f", input=b"", codec="json")),
+    "cancel, a function": ([FUNCTION], CancelRun(run="r")),
+    "send, waited for": (WAITING, SendEvent(run="r", event="e", name="go")),
+    "send, queued": ([FUNCTION], SendEvent(run="r", event="e", name="go")),
+    "send, nobody": ([], SendEvent(run="r", event="e", name="go")),
+    "broadcast, waited for": (WAITING, BroadcastEvent(event="e", name="go")),
+    "broadcast, to all": (WAITING, BroadcastEvent(event="e", name="go", to_all=True)),
+    "broadcast, queued": ([], BroadcastEvent(event="e", name="go")),
+    "drop an event": ([BroadcastEvent(event="e", name="go")], DropEvent(event="e")),
     "discard": (DEAD, DiscardDead(run="r", node="only")),
     "hold": ([], SetHold(scope="queue", name="q")),
     "release a hold": ([SetHold(scope="queue", name="q")], SetHold(scope="queue", name="q", on=False)),
@@ -115,6 +165,12 @@ def _agrees(operation: Operation, first: Any, second: Any) -> bool:
             return bool(first.run == second.run)
         case Settled(), Settled():
             return second.verdict in ("recorded", "repeated") and first.run_status == second.run_status
+        case Stepped(), Stepped():
+            return second.verdict in ("recorded", "repeated") and first.last == second.last
+        case Delivered(), Delivered():
+            return bool(first.run_id == second.run_id)
+        case (Queued(), Queued()) | (TargetNotFound(), TargetNotFound()):
+            return bool(first == second)
         case Changed(), Changed():
             return bool(first.status == second.status)
         case _:

@@ -7,7 +7,7 @@ calls give the same ids, so a start that is repeated under its key finds the run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -154,6 +154,8 @@ class DagBuilder:
         parents = self._parents(depends_on, "fan_out")
         action = self._job(job, "fan_out")
         policy = self._policy(action, retry, timeout, queue, "fan_out")
+        if isinstance(items, Sized):  # the whole number is a better answer than the first that is too many
+            self._check_room(len(items))
         room = MAX_NODES - len(self._nodes)
         prepared: dict[str, bytes | None] = {}
         for item in items:
@@ -317,10 +319,11 @@ class DagBuilder:
     def _named(self, name: str, node: str) -> BuiltNode:
         handle = self._handles.get(name)
         if handle is None:
-            what = "itself" if name == node else f"{name!r}, and there is no such node yet"
+            itself = name == node
+            what = "itself" if itself else f"{name!r}, and there is no such node yet"
+            fix = "leave it out" if itself else "define it first, or correct the name"
             raise DagError(
-                f"{self._shown}, node {node!r} depends on {what}",
-                hint=f"define it first, or correct the name; {known_names(name, self._handles)}",
+                f"{self._shown}, node {node!r} depends on {what}", hint=f"{fix}; {known_names(name, self._handles)}"
             )
         return handle
 

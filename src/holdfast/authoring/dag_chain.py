@@ -95,7 +95,10 @@ def _target(name: str, node: DeclaredNode, by_name: Mapping[str, DeclaredNode]) 
             hint=f"use depends_on={target!r} to wait for it, or name a step: {known_names(target, steps)}",
         )
     if target == name:
-        raise DagError(f"step {name!r} has {option}={target!r}, which is itself", hint=known_names(target, steps))
+        raise DagError(
+            f"step {name!r} has {option}={target!r}, which is itself",
+            hint=f"name another step, or leave {option} out; {known_names(target, steps)}",
+        )
     if target not in by_name:
         raise DagError(
             f"step {name!r} has {option}={target!r}, and there is no such step",

@@ -14,11 +14,11 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, Self, dataclass_transform
 
-from holdfast.authoring.actions import UNSET, Isolation, Unset
+from holdfast.authoring.actions import UNSET, Action, Isolation, Unset
 from holdfast.authoring.dag_chain import ResolvedNode, resolved
 from holdfast.authoring.dag_conditions import Condition, Conditions, bound_conditions, check_names, listed_conditions
 from holdfast.authoring.dag_fields import DagFields
-from holdfast.authoring.dag_nodes import DeclaredNode, JobNode, MethodNode, check_method
+from holdfast.authoring.dag_nodes import Declaration, DeclaredNode, JobNode, MethodNode, check_method
 from holdfast.authoring.registry import Definition, Registry, default_registry
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, JSON, Codecs
 from holdfast.core.errors import DagError, UnknownNode, UsageError
@@ -82,8 +82,8 @@ class DagDefinition:
         self.registry = registry
         self._graph: Graph | None = None
         if nodes:
-            # Only checked here: encoding a job's arguments may need types that are defined later.
-            self._built(encode_arguments=False)
+            # Only checked here: a job's annotations may name types that are defined later.
+            self._built(types_may_come_later=True)
 
     @property
     def graph(self) -> Graph:
@@ -94,13 +94,13 @@ class DagDefinition:
                     f"{self.cls.__qualname__} has no nodes, so there is nothing to run",
                     hint="decorate a method with @hf.step or @hf.task, or start a subclass that has some",
                 )
-            self._graph = self._built(encode_arguments=True)
+            self._graph = self._built(types_may_come_later=False)
         return self._graph
 
-    def _built(self, *, encode_arguments: bool) -> Graph:
-        return Graph(tuple(self._node(each, encode_arguments) for each in self.nodes))
+    def _built(self, *, types_may_come_later: bool) -> Graph:
+        return Graph(tuple(self._node(each, types_may_come_later) for each in self.nodes))
 
-    def _node(self, resolved_node: ResolvedNode, encode_arguments: bool) -> Node:
+    def _node(self, resolved_node: ResolvedNode, types_may_come_later: bool) -> Node:
         declaration = resolved_node.node.declaration
         job = declaration.job
         return Node(
@@ -108,10 +108,21 @@ class DagDefinition:
             name=resolved_node.name,
             job=None if job is None else job.name,
             method=resolved_node.node.attribute if job is None else None,
-            args=None if job is None or not encode_arguments else job.encode_keywords(declaration.args),
+            args=None if job is None else self._arguments(resolved_node.name, job, declaration, types_may_come_later),
             depends_on=resolved_node.depends_on,
             policy=self.policies[resolved_node.name],
         )
+
+    def _arguments(
+        self, name: str, job: Action[..., Any], declaration: Declaration, types_may_come_later: bool
+    ) -> bytes | None:
+        try:
+            return job.encode_keywords(declaration.args)
+        except UsageError as error:
+            if types_may_come_later and type(error) is UsageError:
+                return None
+            where = f"class {self.cls.__qualname__}, {declaration.kind} {name!r}"
+            raise type(error)(f"{where}: {error.message}", hint=error.hint) from error
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))

@@ -258,9 +258,12 @@ def _loaded(text: object) -> dict[str, Any]:
     try:
         top = json.loads(text, object_pairs_hook=collected, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
+        whole = text.lstrip().startswith("{")
         raise DagError(
             f"the DAG document is not JSON: {error.msg} at line {error.lineno}, column {error.colno}",
-            hint="correct that place, or export the DAG again",
+            hint="correct that place, or export the DAG again"
+            if whole
+            else "give the text of the export itself, not the name of a file that holds it",
         ) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of levels
         raise DagError(f"the DAG document cannot be read: {error}", hint="export the DAG again") from None
@@ -343,7 +346,8 @@ def _parsed_node(node_id: str, value: object, policies: dict[str, NodePolicy]) -
     method = None if value.get("method") is None else _text_field(value, "method", place)
     if (job is None) == (method is None):
         given = "both a job and a method" if job is not None else "neither a job nor a method"
-        raise DagError(f"{place} has {given}", hint="a node runs exactly one of the two: set the other to null")
+        fix = "set the other to null" if job is not None else "name the action as job, or the step as method"
+        raise DagError(f"{place} has {given}", hint=f"a node runs exactly one of the two: {fix}")
     return Node(
         id=node_id,
         name=name,

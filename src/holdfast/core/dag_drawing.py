@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # a graph draws itself with this module
     from holdfast.core.graph import Graph, Node
 
-__all__ = ["ascii_lines", "mermaid"]
+__all__ = ["alike", "ascii_lines", "mermaid"]
 
 MERMAID_COLOURS = {
     "blocked": "fill:#eceff1,stroke:#90a4ae",
@@ -52,7 +52,7 @@ def ascii_lines(graph: Graph, states: Mapping[str, str] | None) -> str:
     one line, so that a fan-out of thousands is readable.
     """
     levels = _levels(graph)
-    groups = _groups(graph)
+    groups = alike(graph)
     label = {node.id: _label(group) for group in groups for node in group}
     width = len(str(max(levels.values())))
     # Sorting is stable: within a level, the order is that of the definition.
@@ -75,14 +75,15 @@ def _levels(graph: Graph) -> dict[str, int]:
     return levels
 
 
-def _groups(graph: Graph) -> list[list[Node]]:
-    alike: dict[object, list[Node]] = {}
+def alike(graph: Graph) -> list[list[Node]]:
+    """All nodes in definition order, where siblings with the same parents, children and job are one group."""
+    found: dict[object, list[Node]] = {}
     for node in graph.nodes:
         # A method is code of its own, so only nodes of one job are alike.
         key = node.id if node.job is None else (node.job, frozenset(node.depends_on), graph.successors(node.id))
-        alike.setdefault(key, []).append(node)
+        found.setdefault(key, []).append(node)
     groups = []
-    for group in alike.values():
+    for group in found.values():
         groups += [group] if len(group) >= FEWEST_COLLAPSED else [[node] for node in group]
     position = {node.id: number for number, node in enumerate(graph.nodes)}
     groups.sort(key=lambda group: position[group[0].id])

@@ -260,7 +260,12 @@ class Graph:
 def _described(policy: NodePolicy, seen: dict[int, object]) -> object:
     found = seen.get(id(policy))
     if found is None:
-        found = seen[id(policy)] = policy.describe()
+        # As if retry_on were the default: it is code, never stored, and an exception's module is another one where the
+        # same file runs as a script, so that a program and its worker would not agree on the graph (I15).
+        # Seconds as floats, for the same reason: a document holds 1.0 where the code may say 1.
+        seconds = {"base": float(policy.retry.base), "cap": float(policy.retry.cap)}
+        retry = {**policy.retry.describe(), **seconds, "retry_on": ACTION_RETRY.describe()["retry_on"]}
+        found = seen[id(policy)] = {**policy.describe(), "retry": retry}
     return found
 
 

@@ -29,8 +29,13 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Names of the topics to lock before the runs; their waiters are locked with the named runs."""
+        """Names of the topics to lock before the runs."""
         return ()
+
+    @property
+    def wakes(self) -> tuple[str, ...]:
+        """The topics whose waiters it may wake: those are locked with the named runs."""
+        return self.topics
 
     @property
     def ordered_by(self) -> tuple[str, ...]:
@@ -266,31 +271,6 @@ class SetHold(Operation, frozen=True, kw_only=True, gc=False, tag=True):
         return True
 
 
-AnyOperation = (
-    StartRun
-    | ClaimWork
-    | CompleteWork
-    | FailWork
-    | SteerWork
-    | KillWork
-    | ReleaseWork
-    | LapseWork
-    | RecordProgress
-    | BuryUnknown
-    | CancelRun
-    | PauseRun
-    | ResumeRun
-    | RetryRun
-    | ReattemptNode
-    | SkipNode
-    | ForkRun
-    | StoreGraph
-    | ReshapeRun
-    | DiscardDead
-    | SetHold
-)
-
-
 class Handed(msgspec.Struct, frozen=True, gc=False):
     """Work leased to the worker that made the offer, with the run it belongs to."""
 
@@ -325,4 +305,3 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):
 
 
 RECORDED, REPEATED, STALE = "recorded", "repeated", "stale"
-AnyResult = Started | Settled | Changed

@@ -10,6 +10,7 @@ from holdfast.core.rows import (
     HOLDS,
     OPEN_WORK,
     PAUSED,
+    QUEUED_EVENT,
     RUNS,
     WAITS,
     WORK,
@@ -84,6 +85,7 @@ class WaitersOf(Query, frozen=True, gc=False):
 
     table: ClassVar[Table[Any]] = WAITS
     topic: str
+    limit: int | None = None
 
     def matches(self, row: Wait) -> bool:
         return row.topic == self.topic
@@ -114,10 +116,30 @@ class QueuedEvents(Query, frozen=True, gc=False):
     target: str | None
 
     def matches(self, row: Event) -> bool:
-        return row.name == self.name and row.target == self.target
+        return row.name == self.name and row.target == self.target and row.status == QUEUED_EVENT
 
     def order(self, row: Event) -> Any:
         return (row.at, row.id)
+
+
+class EventsFor(Query, frozen=True, gc=False):
+    """Events that were sent to a run and that it has not taken."""
+
+    table: ClassVar[Table[Any]] = EVENTS
+    run: str
+
+    def matches(self, row: Event) -> bool:
+        return row.target == self.run
+
+
+class ChildrenOf(Query, frozen=True, gc=False):
+    """Runs that a run has started and that are cancelled with it."""
+
+    table: ClassVar[Table[Any]] = RUNS
+    run: str
+
+    def matches(self, row: Run) -> bool:
+        return row.parent == self.run
 
 
 class Holds(Query, frozen=True, gc=False):

@@ -38,6 +38,9 @@ GAVE_UP = frozenset({FAILED, TIMED_OUT, DEAD})
 # Work of a graph that was built at run time: there is no workflow that a worker must know, the action is enough.
 NODE, JOB = "node", "job"
 
+# An event waits to be taken, belonged to a run that has ended, or is a dead letter.
+QUEUED_EVENT, ORPHANED, DEAD_EVENT = "queued", "orphaned", "dead"
+
 # Why a ready item is not claimable yet. The claim index holds only GATE_OPEN rows, so neither a
 # hundred thousand delayed items nor a paused run slows a claim down.
 GATE_OPEN, GATE_DUE, GATE_PAUSED = 0, 1, 2
@@ -66,7 +69,7 @@ class Run(Row, frozen=True, gc=False):
     token: int = 0
     awaited: bool = False
     superseded: bool = False
-    remaining: int = 0  # nodes that are not terminal yet
+    remaining: int = 0  # nodes that are not terminal yet; of a function, what it waits for
     active: int = 0  # work items ready or leased
     gave_up: int = 0  # nodes whose latest attempt gave up
     entries: int = 0  # history entries written so far
@@ -78,6 +81,8 @@ class Run(Row, frozen=True, gc=False):
     updated: int = 0
     signature: str | None = None  # of the graph that its counts agree with; None: they must be made to agree first
     adopted: int = 0  # when the code was first seen that shaped it: only code that was seen later may reshape it
+    base: int = 0  # the entry after which a function's history begins: it went on as another call there
+    mailbox: int = 0  # events that were sent to it and that it has not taken
 
     @property
     def ended(self) -> bool:
@@ -136,6 +141,9 @@ class Wait(Row, frozen=True, gc=False):
     slot: int
     topic: str
     since: int = 0
+    address: str = ""  # which of the run's waits: its other rows go with it
+    name: str = ""
+    digest: str = ""
 
 
 class Event(Row, frozen=True, gc=False):
@@ -148,6 +156,19 @@ class Event(Row, frozen=True, gc=False):
     codec: str = "json"
     at: int = 0
     expires: int | None = None
+    status: str = QUEUED_EVENT
+    on_target_end: str = "discard"
+    reason: str | None = None
+
+
+class Input(Row, frozen=True, gc=False):
+    """The id of an event or command that was taken: it applies once (I12). `scope` is a run, or a topic."""
+
+    scope: str
+    id: str
+    run: str | None = None
+    answer: str = ""
+    at: int = 0
 
 
 class Hold(Row, frozen=True, gc=False):
@@ -209,6 +230,7 @@ HISTORY: Table[History] = Table("history", History, ("run", "sequence"), "run")
 WAITS: Table[Wait] = Table("waits", Wait, ("run", "slot"), "run")
 EVENTS: Table[Event] = Table("events", Event, ("id",), "target")
 DEFINITIONS: Table[Definition] = Table("definitions", Definition, ("id",), "run")
+INPUTS: Table[Input] = Table("inputs", Input, ("scope", "id"), "run")
 HOLDS: Table[Hold] = Table("holds", Hold, ("scope", "name"), None)
 
-TABLES: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS)
+TABLES: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS)

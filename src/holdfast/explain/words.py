@@ -39,9 +39,9 @@ def nodes(names: Sequence[str]) -> str:
     return f"node {names[0]}" if len(names) == 1 else f"{len(names):,} nodes ({listed(names)})"
 
 
-def verb(names: Sequence[str], one: str, many: str) -> str:
-    """The verb that fits `nodes(names)`."""
-    return one if len(names) == 1 else many
+def verb(subjects: Sequence[object], one: str, many: str) -> str:
+    """The verb that fits so many."""
+    return one if len(subjects) == 1 else many
 
 
 def brief(text: str, width: int = MESSAGE_WIDTH) -> str:

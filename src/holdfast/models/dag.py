@@ -149,6 +149,9 @@ class DagMachine:
         self._go_on(view, run)
         return changed
 
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+        raise AssertionError("a DAG has no code that runs after a cancel")
+
     # -- names
 
     def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:

@@ -129,7 +129,8 @@ class DagOperations:
             frozen=view.now,
         )
         graph = self.definitions.parsed(stored)
-        _check_keeps(run, graph, {work.node: work for work in view.find(AllWork(run.id))})
+        latest = {work.node: work for work in view.find(AllWork(run.id))}
+        _check_keeps(run, graph, latest, self.definitions.graph(view, run))
         if run.definition is not None and (before := view.get(DEFINITIONS, (run.definition,))) is not None:
             view.delete(DEFINITIONS, before)
         view.insert(DEFINITIONS, stored)
@@ -160,13 +161,15 @@ def _kind(run: Run) -> str:
     return "built" if run.definition is not None and run.definition.startswith(BUILT) else "frozen"
 
 
-def _check_keeps(run: Run, graph: Graph, latest: Mapping[str, Work]) -> None:
+def _check_keeps(run: Run, graph: Graph, latest: Mapping[str, Work], before: Graph | None) -> None:
     for node, work in latest.items():
         if node in graph.by_id or work.status not in (COMPLETED, LEASED):
             continue
         state = "has completed" if work.status == COMPLETED else "is running"
+        known = None if before is None else before.by_id.get(node)
+        name = node if known is None or known.name == node else f"{known.name} ({node})"
         raise DagError(
-            f"node {node} of run {run.id} {state}, and the new graph does not have it",
+            f"node {name} of run {run.id} {state}, and the new graph does not have it",
             hint="keep it (its name may change, its id may not); only nodes that have not begun can be removed",
         )
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.core.codec import encode_error
 from holdfast.core.errors import KeyConflict, RunError, UsageError
+from holdfast.core.function_operations import TURN
 from holdfast.core.operations import (
     RECORDED,
     REPEATED,
@@ -33,6 +34,7 @@ from holdfast.core.operations import (
 from holdfast.core.queries import OpenWork, RunByKey
 from holdfast.core.retry import Retry
 from holdfast.core.rows import (
+    BLOCKED,
     CANCELLED,
     CANCELLING,
     COMPLETED,
@@ -53,13 +55,13 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
+from holdfast.models.delivery import gate_for
 from holdfast.models.machine import (
     Definitions,
     Handing,
     Machine,
     end_run,
     existing_run,
-    gate_for,
     is_draining,
     mark_running,
     new_attempt,
@@ -287,11 +289,15 @@ class Lifecycle:
             return Settled(verdict=STALE)
         if work.token != op.token:
             return Settled(verdict=STALE, run_status=run.status)
-        if work.status == LEASED and not run.ended and run.status != CANCELLING:
+        # A cancelled function has one more turn, for its rollbacks and `finally` blocks.
+        if work.status == LEASED and not run.ended and (run.status != CANCELLING or work.kind == TURN):
             return run, work
         if work.status in recorded:
             return Settled(verdict=REPEATED, run_status=run.status)
         return Settled(verdict=STALE, run_status=run.status)
+
+    def lease_of_turn(self, view: View, op: WorkOperation) -> tuple[Run, Work] | Settled:
+        return self._lease(view, op, BLOCKED, READY)
 
     def _give_up(self, view: View, run: Run, work: Work) -> None:
         if run.error is None:

@@ -20,12 +20,9 @@ from holdfast.core.operations import Handed, Offer, StartRun
 from holdfast.core.queries import Holds, OpenWork, WaitsOf
 from holdfast.core.rows import (
     CANCELLED,
-    GATE_DUE,
     GATE_OPEN,
-    GATE_PAUSED,
     HISTORY,
     LEASED,
-    PAUSED,
     PENDING,
     READY,
     RUNNING,
@@ -38,6 +35,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
+from holdfast.models.delivery import gate_for, tell_waiters
 
 
 class Definitions(Protocol):
@@ -65,6 +63,9 @@ class Machine(Protocol):
 
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
         """The run was taken up again: see that it follows what this process's code says, and that something moves."""
+
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+        """Begin a graceful cancel: the run's own code has the last word. Only asked of those that cancel gracefully."""
 
     def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
         """What people call the node."""
@@ -137,12 +138,6 @@ def _holds(view: View) -> list[Hold]:
     return view.find(Holds())
 
 
-def gate_for(run: Run, due: int, now: int) -> int:
-    if run.status == PAUSED:
-        return GATE_PAUSED
-    return GATE_DUE if due > now else GATE_OPEN
-
-
 def make_ready(view: View, run: Run, work: Work, handing: Handing) -> Work:
     """The item as ready, or already leased to the offering worker. The caller writes it."""
     ready = replace(work, status=READY, gate=gate_for(run, work.due, view.now))
@@ -207,6 +202,8 @@ def end_run(view: View, run: Run, status: str, *, result: bytes | None = None, r
         run = replace(run, active=0)
     run = replace(run, status=status, result=result, reason=reason, finished=view.now)
     view.put(RUNS, run)
+    if run.awaited:
+        tell_waiters(view, run)
     return run
 
 

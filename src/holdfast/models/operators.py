@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.core.errors import ReattemptRefused, UsageError
+from holdfast.core.function_operations import CALL
 from holdfast.core.operations import (
     CancelRun,
     Changed,
@@ -20,8 +21,9 @@ from holdfast.core.operations import (
     SetHold,
     SkipNode,
 )
-from holdfast.core.queries import AllWork, Attempts, OpenWork
+from holdfast.core.queries import AllWork, Attempts, ChildrenOf, OpenWork
 from holdfast.core.rows import (
+    BLOCKED,
     CANCELLED,
     CANCELLING,
     COMPLETED,
@@ -44,19 +46,33 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
+from holdfast.models.delivery import gate_for
 from holdfast.models.machine import (
     Definitions,
     Handing,
     Machine,
     end_run,
     existing_run,
-    gate_for,
     new_attempt,
     record,
     why,
 )
 
 FINAL = (COMPLETED, CANCELLED, CANCELLING)
+
+# How a refusal tells a person where a node stands; other statuses are words already.
+_STANDING = {
+    LEASED: "is running",
+    READY: "is ready and waits for a worker",
+    BLOCKED: "has not begun",
+    "not begun": "has not begun",
+    COMPLETED: "has completed",
+    SKIPPED: "was skipped",
+}
+
+
+def _ask(run: Run) -> str:
+    return f"`holdfast explain {run.id}` says what the run waits for"
 
 
 class Operators:
@@ -82,12 +98,23 @@ class Operators:
         run = existing_run(view, op.run)
         if run.ended:
             return Changed(changed=False, status=run.status)
-        run = record(view, run, "cancel requested", by=op.by)
-        if self.machines[run.model].cancels_gracefully and not op.force:
-            view.put(RUNS, replace(run, status=CANCELLING, token=run.token + 1))
-        else:
-            end_run(view, run, CANCELLED, reason=f"cancelled by {op.by}")
+        self._cancel(view, run, op)
         return Changed(changed=True, status=existing_run(view, op.run).status)
+
+    def _cancel(self, view: View, run: Run, op: CancelRun) -> None:
+        machine = self.machines[run.model]
+        if not machine.cancels_gracefully:
+            run = record(view, run, "cancel requested", by=op.by)
+            end_run(view, run, CANCELLED, reason=f"cancelled by {op.by}")
+            return
+        if op.force:
+            run = record(view, run, "cancel requested", by=op.by, force=True)
+            end_run(view, run, CANCELLED, reason=f"cancelled by {op.by}, by force")
+        elif run.status != CANCELLING:
+            machine.cancel(view, run, self.definitions, op.by)
+        for child in view.find(ChildrenOf(run.id)):  # unless it was detached, what a run started ends with it
+            if not child.ended and child.status != CANCELLING:
+                self._cancel(view, child, op)
 
     def pause(self, view: View, op: PauseRun) -> Changed:
         run = existing_run(view, op.run)
@@ -137,8 +164,8 @@ class Operators:
             return Changed(changed=False, status=run.status)  # K8: the attempt that is asked for waits already
         if status not in GAVE_UP and status != CANCELLED:
             raise ReattemptRefused(
-                f"node {name} of run {run.id} cannot be attempted again: its latest attempt is {status}",
-                hint=fork if status in (COMPLETED, SKIPPED) else "only one that failed, timed out or is dead can be",
+                f"node {name} of run {run.id} cannot be attempted again: it {_STANDING.get(status, f'is {status}')}",
+                hint=fork if status in (COMPLETED, SKIPPED) else f"wait for its end; {_ask(run)}",
             )
         following = frozenset(machine.below(view, run, node, self.definitions))
         for work in view.find(Attempts(run.id, following)) if following else ():
@@ -165,9 +192,12 @@ class Operators:
         if status == SKIPPED:
             return Changed(changed=False, status=run.status)  # K8: whoever asks again is not told off
         if run.status in FINAL or status in (COMPLETED, LEASED):
+            stands = _STANDING.get(status, f"is {status}")
+            waits = status == LEASED and run.status not in FINAL
+            fix = f"wait for its end; {_ask(run)}" if waits else "leave it as it is"
             raise UsageError(
-                f"node {name} of run {run.id} cannot be skipped: it is {status} and the run is {run.status}",
-                hint="only a node that gave up or has not begun can be skipped",
+                f"node {name} of run {run.id} cannot be skipped: it {stands} and the run is {run.status}",
+                hint=f"{fix}; only a node that gave up or has not begun can be skipped, in a run that has not ended",
             )
         run = record(view, run, "skipped", by=op.by, node=name)
         if status in GAVE_UP:
@@ -234,7 +264,10 @@ class Operators:
         latest: dict[str, Work] = {}
         for work in view.find(query):
             latest[work.node] = work
-        again = [work for work in latest.values() if work.status in GAVE_UP or work.node == only]
+        # A function was told of a call that failed: that is in its history, and not for an operator to try again.
+        again = [
+            work for work in latest.values() if (work.status in GAVE_UP or work.node == only) and work.kind != CALL
+        ]
         run = replace(run, gave_up=run.gave_up - sum(work.status in GAVE_UP for work in again))
         view.put(RUNS, run)
         for work in again:

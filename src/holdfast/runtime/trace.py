@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.coordinator import Commit
-from holdfast.core.operations import AnyOperation, ClaimWork, Handed, Operation
+from holdfast.core.every_operation import AnyOperation
+from holdfast.core.operations import ClaimWork, Handed, Operation
 
 
 class TraceLine(msgspec.Struct, frozen=True):

@@ -333,7 +333,7 @@ class PostgresStore:
     async def prune(self, ended_before: int, limit: int) -> int:
         async with self.connections.use() as connection, connection.transaction():
             old = [row[0] for row in await connection.fetch(self._sql["prunable"], ended_before, limit)]
-            for table in ("work", "history", "waits", "events", "definitions", "runs"):
+            for table in ("work", "history", "waits", "events", "definitions", "inputs", "runs"):
                 await connection.execute(self._sql[f"prune_{table}"], old)
                 if failpoints.armed:
                     await failpoints.reach("prune.between")

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Table
+from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, INPUTS, RUNS, WAITS, WORK, Table
 from holdfast.core.view import Changes
 from holdfast.store.statements import statements
 
@@ -31,6 +31,8 @@ _REST = (
     "finished",
     "signature",
     "adopted",
+    "base",
+    "mailbox",
 )
 _run_step, _run_rest, _run_full = attrgetter(*_STEP), attrgetter(*_REST), attrgetter(*_STEP, *_REST)
 
@@ -70,6 +72,7 @@ _INSERTS: tuple[tuple[Table[Any], str], ...] = (
     (EVENTS, "flush_events_insert"),
     (HOLDS, "flush_holds_insert"),
     (DEFINITIONS, "flush_definitions_insert"),
+    (INPUTS, "flush_inputs_insert"),
 )
 
 

@@ -10,7 +10,9 @@ import msgspec
 from holdfast.core.queries import (
     Attempts,
     ByAncestry,
+    ChildrenOf,
     DefinitionById,
+    EventsFor,
     QueuedEvents,
     RunByKey,
     RunsToReshape,
@@ -26,8 +28,10 @@ def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[
             return (workflow, key)
         case Attempts(run=run, nodes=nodes):
             return (run, list_as(sorted(nodes)))
-        case WaitersOf(topic=topic):
-            return (topic,)
+        case WaitersOf(topic=topic, limit=limit):
+            return (topic, limit)
+        case EventsFor(run=run) | ChildrenOf(run=run):
+            return (run,)
         case QueuedEvents(name=name, target=target):
             return (name, target)
         case DefinitionById(id=id):

@@ -483,7 +483,7 @@ class SqliteStore:
     async def prune(self, ended_before: int, limit: int) -> int:
         def delete(db: sqlite3.Connection) -> int:
             old = db.execute(self._sql["prunable"], (ended_before, limit)).fetchall()
-            for table in ("work", "history", "waits", "events", "definitions", "runs"):
+            for table in ("work", "history", "waits", "events", "definitions", "inputs", "runs"):
                 db.executemany(self._sql[f"prune_{table}"], old)
                 if failpoints.armed:
                     failpoints.hit("prune.between")

@@ -9,13 +9,13 @@ from typing import Any
 from msgspec.structs import astuple
 
 from holdfast.core import failpoints
-from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK, Run, Table, Work
+from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, INPUTS, RUNS, WAITS, WORK, Run, Table, Work
 from holdfast.core.view import Changes, Query, defined
 from holdfast.store.contract import Conflict, Need
 from holdfast.store.questions import json_list, query_arguments
 
 # Runs first, then work, then what only inserts: the same order as in PostgreSQL.
-ORDER: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS)
+ORDER: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS)
 
 
 def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes) -> None:
@@ -65,6 +65,8 @@ def _run_update(old: Run, new: Run) -> tuple[Any, ...]:
         new.updated,
         new.signature,
         new.adopted,
+        new.base,
+        new.mailbox,
         new.id,
         old.version,
     )

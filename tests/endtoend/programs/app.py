@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -85,6 +87,12 @@ async def give_up_when_stopped(journal: str) -> None:
         write(journal, "stopped")
         raise
     write(journal, DONE)
+
+
+@hf.action(registry=registry)
+async def kill_own_worker(journal: str) -> None:
+    write(journal, BEGUN)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @hf.action(registry=registry, transactional=True)

@@ -15,14 +15,16 @@ ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.r
 -- The same with every column that may change, for batches in which a run ends, pauses or is taken up again.
 g AS (SELECT * FROM unnest($?::text[], $?::bigint[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[],
     $?::bigint[], $?::bigint[], $?::bytea[], $?::bytea[], $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::text[],
-    $?::bigint[], $?::text[], $?::bigint[]) g(id, expect, version, status, remaining, active, gave_up, entries, started, updated,
-    result, error, definition, token, awaited, superseded, reason, finished, signature, adopted)),
+    $?::bigint[], $?::text[], $?::bigint[], $?::bigint[], $?::int[]) g(id, expect, version, status, remaining, active, gave_up, entries,
+    started, updated,
+    result, error, definition, token, awaited, superseded, reason, finished, signature, adopted, base, mailbox)),
 l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version = g.expect ORDER BY r.id FOR NO KEY UPDATE OF r)
 -- name: flush_runs_full_update
 ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.remaining, active = g.active,
     gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated, result = g.result, error = g.error,
     definition = g.definition, token = g.token, awaited = g.awaited, superseded = g.superseded, reason = g.reason,
-    finished = g.finished, signature = g.signature, adopted = g.adopted
+    finished = g.finished, signature = g.signature, adopted = g.adopted, base = g.base,
+    mailbox = g.mailbox
   FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
 -- name: flush_no_runs
 l AS (SELECT ''::text AS id WHERE false)
@@ -63,7 +65,8 @@ a AS MATERIALIZED (SELECT (SELECT count(*) FROM l) = $?::bigint AND (SELECT coun
 nr AS (INSERT INTO runs ({runs}) SELECT {runs@n} FROM unnest($?::text[], $?::text[], $?::text[], $?::text[], $?::text[], $?::bigint[],
     $?::bytea[], $?::text[], $?::text[], $?::bytea[], $?::bytea[], $?::text[], $?::text[], $?::text[], $?::text[], $?::int[],
     $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::int[], $?::int[], $?::int[], $?::bigint[], $?::text[],
-    $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::text[], $?::bigint[]) n({runs})
+    $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::text[], $?::bigint[], $?::bigint[],
+    $?::int[]) n({runs})
   WHERE (SELECT ok FROM a) AND (SELECT count(*) FROM ur) >= 0)
 -- name: flush_work_fresh
 -- First attempts of nodes without anything special about them: what is the same for all is not sent.
@@ -87,11 +90,15 @@ nh AS (INSERT INTO history ({history}) SELECT {history@n}
   FROM unnest($?::text[], $?::bigint[], $?::text[], $?::bigint[], $?::bytea[], $?::text[]) n({history}) WHERE (SELECT ok FROM a))
 -- name: flush_waits_insert
 ni AS (INSERT INTO waits ({waits}) SELECT {waits@n}
-  FROM unnest($?::text[], $?::int[], $?::text[], $?::bigint[]) n({waits}) WHERE (SELECT ok FROM a))
+  FROM unnest($?::text[], $?::bigint[], $?::text[], $?::bigint[], $?::text[], $?::text[], $?::text[]) n({waits}) WHERE (SELECT ok FROM a))
 -- name: flush_events_insert
 ne AS (INSERT INTO events ({events}) SELECT {events@n}
-  FROM unnest($?::text[], $?::text[], $?::text[], $?::bytea[], $?::text[], $?::bigint[], $?::bigint[]) n({events})
+  FROM unnest($?::text[], $?::text[], $?::text[], $?::bytea[], $?::text[], $?::bigint[], $?::bigint[], $?::text[],
+    $?::text[], $?::text[]) n({events})
   WHERE (SELECT ok FROM a))
+-- name: flush_inputs_insert
+nj AS (INSERT INTO inputs ({inputs}) SELECT {inputs@n}
+  FROM unnest($?::text[], $?::text[], $?::text[], $?::text[], $?::bigint[]) n({inputs}) WHERE (SELECT ok FROM a))
 -- name: flush_definitions_insert
 nd AS (INSERT INTO definitions ({definitions}) SELECT {definitions@n}
   FROM unnest($?::text[], $?::text[], $?::text[], $?::bytea[], $?::text[], $?::bigint[]) n({definitions}) WHERE (SELECT ok FROM a))
@@ -105,9 +112,11 @@ SELECT a.ok, CASE WHEN a.ok THEN NULL ELSE ARRAY(SELECT id FROM l) END AS runs,
 
 -- name: delete_waits
 -- Deletes run on the locked path only, one statement a table; the number of rows is checked.
-DELETE FROM waits w USING unnest($1::text[], $2::int[]) d(run, slot) WHERE w.run = d.run AND w.slot = d.slot
+DELETE FROM waits w USING unnest($1::text[], $2::bigint[]) d(run, slot) WHERE w.run = d.run AND w.slot = d.slot
 -- name: delete_events
 DELETE FROM events WHERE id = ANY($1::text[])
+-- name: delete_inputs
+DELETE FROM inputs i USING unnest($1::text[], $2::text[]) d(scope, id) WHERE i.scope = d.scope AND i.id = d.id
 -- name: delete_definitions
 DELETE FROM definitions WHERE id = ANY($1::text[])
 -- name: delete_holds
@@ -145,6 +154,8 @@ SELECT {history} FROM history WHERE run = $1 AND sequence = $2
 SELECT {waits} FROM waits WHERE run = $1 AND slot = $2
 -- name: get_events
 SELECT {events} FROM events WHERE id = $1
+-- name: get_inputs
+SELECT {inputs} FROM inputs WHERE scope = $1 AND id = $2
 -- name: get_definitions
 SELECT {definitions} FROM definitions WHERE id = $1
 -- name: get_holds
@@ -161,12 +172,18 @@ SELECT {work} FROM work WHERE run = $1 ORDER BY run, node, attempt
 SELECT {work} FROM work WHERE run = $1 AND node = ANY($2::text[]) ORDER BY run, node, attempt
 -- name: WaitersOf
 -- waits_by_topic
-SELECT {waits} FROM waits WHERE topic = $1 ORDER BY since, run, slot
+SELECT {waits} FROM waits WHERE topic = $1 ORDER BY since, run, slot LIMIT $2
 -- name: WaitsOf
 SELECT {waits} FROM waits WHERE run = $1 ORDER BY run, slot
 -- name: QueuedEvents
 -- events_queued
-SELECT {events} FROM events WHERE name = $1 AND target IS NOT DISTINCT FROM $2 ORDER BY at, id
+SELECT {events} FROM events WHERE name = $1 AND target IS NOT DISTINCT FROM $2 AND status = 'queued' ORDER BY at, id
+-- name: EventsFor
+-- events_by_target
+SELECT {events} FROM events WHERE target = $1 ORDER BY id
+-- name: ChildrenOf
+-- runs_by_parent
+SELECT {runs} FROM runs WHERE parent = $1 ORDER BY id
 -- name: Holds
 SELECT {holds} FROM holds ORDER BY scope, name
 -- name: DefinitionById
@@ -282,6 +299,8 @@ DELETE FROM history WHERE run = ANY($1::text[])
 DELETE FROM waits WHERE run = ANY($1::text[])
 -- name: prune_events
 DELETE FROM events WHERE target = ANY($1::text[])
+-- name: prune_inputs
+DELETE FROM inputs WHERE run = ANY($1::text[])
 -- name: prune_definitions
 DELETE FROM definitions WHERE run = ANY($1::text[])
 -- name: prune_runs

@@ -10,6 +10,8 @@ INSERT INTO history ({history}) VALUES ({history?})
 INSERT INTO waits ({waits}) VALUES ({waits?})
 -- name: insert_events
 INSERT INTO events ({events}) VALUES ({events?})
+-- name: insert_inputs
+INSERT INTO inputs ({inputs}) VALUES ({inputs?})
 -- name: insert_definitions
 INSERT INTO definitions ({definitions}) VALUES ({definitions?})
 -- name: insert_holds
@@ -19,7 +21,7 @@ INSERT INTO holds ({holds}) VALUES ({holds?})
 -- Guarded by the version that the decision saw.
 UPDATE runs SET version = ?, status = ?, result = ?, error = ?, definition = ?, token = ?, awaited = ?, superseded = ?,
   remaining = ?, active = ?, gave_up = ?, entries = ?, reason = ?, started = ?, finished = ?, updated = ?, signature = ?,
-  adopted = ?
+  adopted = ?, base = ?, mailbox = ?
 WHERE id = ? AND version = ?
 
 -- name: update_work
@@ -37,6 +39,8 @@ WHERE run = ? AND node = ? AND attempt = ?
 DELETE FROM waits WHERE run = ? AND slot = ?
 -- name: delete_events
 DELETE FROM events WHERE id = ?
+-- name: delete_inputs
+DELETE FROM inputs WHERE scope = ? AND id = ?
 -- name: delete_definitions
 DELETE FROM definitions WHERE id = ?
 -- name: delete_holds
@@ -54,6 +58,8 @@ SELECT {history} FROM history WHERE run = ? AND sequence = ?
 SELECT {waits} FROM waits WHERE run = ? AND slot = ?
 -- name: get_events
 SELECT {events} FROM events WHERE id = ?
+-- name: get_inputs
+SELECT {inputs} FROM inputs WHERE scope = ? AND id = ?
 -- name: get_definitions
 SELECT {definitions} FROM definitions WHERE id = ?
 -- name: get_holds
@@ -70,12 +76,18 @@ SELECT {work} FROM work WHERE run = ? ORDER BY run, node, attempt
 SELECT {work} FROM work WHERE run = ? AND node IN (SELECT value FROM json_each(?)) ORDER BY run, node, attempt
 -- name: WaitersOf
 -- waits_by_topic
-SELECT {waits} FROM waits WHERE topic = ? ORDER BY since, run, slot
+SELECT {waits} FROM waits WHERE topic = ? ORDER BY since, run, slot LIMIT coalesce(?, -1)
 -- name: WaitsOf
 SELECT {waits} FROM waits WHERE run = ? ORDER BY run, slot
 -- name: QueuedEvents
 -- events_queued
-SELECT {events} FROM events WHERE name = ? AND target IS ? ORDER BY at, id
+SELECT {events} FROM events WHERE name = ? AND target IS ? AND status = 'queued' ORDER BY at, id
+-- name: EventsFor
+-- events_by_target
+SELECT {events} FROM events WHERE target = ? ORDER BY id
+-- name: ChildrenOf
+-- runs_by_parent
+SELECT {runs} FROM runs WHERE parent = ? ORDER BY id
 -- name: Holds
 SELECT {holds} FROM holds ORDER BY scope, name
 -- name: DefinitionById
@@ -165,6 +177,8 @@ DELETE FROM history WHERE run = ?
 DELETE FROM waits WHERE run = ?
 -- name: prune_events
 DELETE FROM events WHERE target = ?
+-- name: prune_inputs
+DELETE FROM inputs WHERE run = ?
 -- name: prune_definitions
 DELETE FROM definitions WHERE run = ?
 -- name: prune_runs

@@ -1,0 +1,71 @@
+"""`holdfast explain`: why a run is where it is, with commands that work when they are pasted."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from holdfast.cli.finding import find_run
+from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
+from holdfast.cli.output import console, on_terminal, print_json, printable, say
+
+if TYPE_CHECKING:
+    from holdfast.explain import Explanation
+
+NARROWEST: Final = 40
+PROGRAM: Final = "holdfast "
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@common_options
+@pass_options
+@asynchronous
+async def explain(options: Options, run: str) -> None:
+    """Say why a run is where it is, and what would move it."""
+    async with opened(options) as engine:
+        row = await find_run(engine, run)
+        explanation = _for_this_database(await engine.get(row.id).explain(), options)
+    if options.as_json:
+        print_json(explanation)
+        return
+    _say(explanation.summary, "", explanation.status)
+    for reason in explanation.reasons:
+        _say(reason, "  - ")
+    for fix in explanation.fixes:
+        _say(f"{fix.purpose}:", "  ")
+        say(f"      {fix.command}", "running")  # never wrapped: it is to be copied
+
+
+def _say(text: str, start: str, status: str | None = None) -> None:
+    """A paragraph, wrapped between words on a terminal and left whole in a pipe."""
+    text = printable(text)
+    if not on_terminal():
+        say(start + text, status)
+        return
+    lines = textwrap.wrap(
+        text,
+        max(NARROWEST, console().width),
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    say("\n".join(lines), status)
+
+
+def _for_this_database(explanation: Explanation, options: Options) -> Explanation:
+    """With --url in every command if it was said here: without it they would look at another database."""
+    from msgspec.structs import replace
+
+    from holdfast.runtime.stores import redacted
+
+    # A password belongs into no text that is copied; whoever typed it has to type it again.
+    if options.url is None or redacted(options.url) != options.url:
+        return explanation
+    said = f"{PROGRAM}--url {shlex.quote(options.url)} "
+    fixes = tuple(replace(fix, command=fix.command.replace(PROGRAM, said)) for fix in explanation.fixes)
+    return replace(explanation, fixes=fixes)

@@ -1,0 +1,97 @@
+"""Entries of a run's history in words. JSON keeps them as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+NAMES_SHOWN: Final = 5
+
+Data = Mapping[str, Any]
+
+
+def about(kind: str, data: Data) -> str:
+    """What an entry is about, for a person; who did it has a column of its own."""
+    write = _WORDS.get(kind)
+    try:
+        return _plain(data) if write is None else write(data)
+    except (KeyError, TypeError, AttributeError):  # a row that was damaged, or is newer than this program
+        return _plain(data)
+
+
+def _plain(data: Data) -> str:
+    told = {name: value for name, value in data.items() if name != "by" and value not in ("", None, [])}
+    return ", ".join(f"{name} {_listed(value) if isinstance(value, list) else value}" for name, value in told.items())
+
+
+def _listed(names: Sequence[Any]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(str(name) for name in names[:NAMES_SHOWN]) + more
+
+
+def _with_reason(text: str, data: Data) -> str:
+    return f"{text}: {data['reason']}" if data.get("reason") else text
+
+
+def _of_node(data: Data) -> str:
+    return _with_reason(f"node {data['node']}", data)
+
+
+def _reason(data: Data) -> str:
+    return str(data.get("reason") or "")
+
+
+def _graph_changed(data: Data) -> str:
+    parts = []
+    for key, words in (
+        ("added", "new: {}"),
+        ("skipped", "not in it any more, skipped: {}"),
+        ("gone", "not in it any more, though completed: {}"),
+        ("rewired", "begun under other dependencies: {}"),
+    ):
+        if data.get(key):
+            parts.append(words.format(_listed(data[key])))
+    parts.append(_versions(data))
+    return "; ".join(part for part in parts if part)
+
+
+def _versions(data: Data) -> str:
+    if data.get("before") and data["before"] != data["signature"]:
+        return f"{data['before']} -> {data['signature']}"
+    return str(data["signature"])
+
+
+def _forked(data: Data) -> str:
+    if "into" in data:
+        return f"into run {data['into']}, from node {data['node']}"
+    shared = data["shared"]
+    return f"from run {data['source']} at node {data['node']}, sharing {shared} node{'' if shared == 1 else 's'}"
+
+
+def _follows_others(data: Data) -> str:
+    return f"attempt {data['attempt']} of node {data['node']} follows other attempts of its parents than the one before"
+
+
+def _finished(data: Data) -> str:
+    count = data["skipped"]
+    return _with_reason(f"{count} node{'' if count == 1 else 's'} not needed", data)
+
+
+def _noted(data: Data) -> str:
+    return f"node {data['node']}, attempt {data['attempt']}: {data['note']}"
+
+
+_WORDS: Final[Mapping[str, Callable[[Data], str]]] = {
+    "cancel requested": _reason,
+    "dead letter discarded": _of_node,
+    "finished": _finished,
+    "follows other attempts": _follows_others,
+    "forked": _forked,
+    "graph changed": _graph_changed,
+    "graph frozen": _versions,
+    "graph imported": _versions,
+    "noted": _noted,
+    "paused": _reason,
+    "reattempted": _of_node,
+    "skipped": _of_node,
+}

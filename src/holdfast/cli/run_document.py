@@ -1,0 +1,168 @@
+"""A run as `holdfast show --json` gives it: names that scripts can rely on, and how they are gathered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.cli.times import moment_of
+
+if TYPE_CHECKING:
+    from holdfast.core.codec import Codecs, Encoded
+    from holdfast.core.graph import Graph
+    from holdfast.core.rows import Run, Work
+    from holdfast.engine import Engine
+    from holdfast.handle import HistoryEntry
+
+
+class AttemptShown(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of a node."""
+
+    attempt: int
+    state: str
+    worker: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    error: dict[str, str] | None
+    outcome: Any
+
+
+class NodeShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with all of its attempts; `state` is that of the latest, `after` names what it depends on."""
+
+    id: str
+    name: str
+    state: str
+    detail: str
+    after: tuple[str, ...]
+    attempts: tuple[AttemptShown, ...]
+
+
+class RunShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with its nodes and its history. `signature` is that of the graph it follows, if that is known here."""
+
+    run: str
+    workflow: str
+    status: str
+    key: str | None
+    reason: str | None
+    queue: str
+    priority: int
+    tags: dict[str, str]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    due_at: datetime | None
+    input: Any
+    result: Any
+    error: dict[str, str] | None
+    signature: str | None
+    stored_graph: bool
+    nodes: tuple[NodeShown, ...]
+    history: tuple[dict[str, Any], ...]
+
+
+async def gather(engine: Engine, row: Run) -> tuple[RunShown, Graph | None]:
+    """All that is known about a run, and the graph it follows if this process can know it."""
+    from holdfast.core.codec import Encoded, decode_error, unlabelled
+    from holdfast.core.queries import AllWork
+
+    handle = engine.get(row.id)
+    work: list[Work] = await engine.store.rows(AllWork(row.id))
+    graph = await engine.definitions.load(engine.store, row)
+    error = None
+    if row.error is not None:
+        record = decode_error(row.error)
+        error = {"type": record.type, "message": record.message}
+    shown = RunShown(
+        run=row.id,
+        workflow=row.workflow,
+        status=await handle.status(),
+        key=row.key,
+        reason=row.reason,
+        queue=row.queue,
+        priority=row.priority,
+        tags=json.loads(row.tags),
+        created_at=datetime.fromtimestamp(row.created / 1e6, UTC),
+        started_at=moment_of(row.started),
+        finished_at=moment_of(row.finished),
+        due_at=moment_of(row.due or None),
+        input=_plain(Encoded(row.input, row.codec), row, engine.codecs) if row.input else None,
+        result=None if row.result is None else _plain(unlabelled(row.result), row, engine.codecs),
+        error=error,
+        signature=None if graph is None else graph.signature,
+        stored_graph=row.definition is not None,
+        nodes=_nodes(row, work, graph),
+        history=tuple(_entry(entry) for entry in await handle.history()),
+    )
+    return shown, graph
+
+
+def _plain(payload: Encoded, row: Run, codecs: Codecs) -> Any:
+    """A payload without its types: showing a run needs no code. The same as JSON, whatever it was written with."""
+    from holdfast.core.errors import HoldfastError
+
+    try:
+        value = codecs.decode(payload.data, where=f"a payload of run {row.id}", codec=payload.codec)
+    except HoldfastError:
+        return f"<{len(payload.data)} bytes of {payload.codec} that this process cannot read>"
+    return msgspec.to_builtins(value)
+
+
+def _nodes(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeShown, ...]:
+    attempts: dict[str, list[Work]] = {}
+    for item in sorted(work, key=lambda item: (item.created, item.node, item.attempt)):
+        attempts.setdefault(item.node, []).append(item)
+    order = list(attempts) if graph is None else list(dict.fromkeys([*graph.topological_order, *attempts]))
+    names = {} if graph is None else {node.id: node.name for node in graph.nodes}
+    # A run that was finished early leaves nodes without a row behind, which nobody wanted any more.
+    absent = "skipped" if run.status == "completed" else "pending"
+    shown = []
+    for node in order:
+        parents = () if graph is None or node not in graph.by_id else graph.by_id[node].depends_on
+        items = attempts.get(node, [])
+        latest = items[-1] if items else None
+        shown.append(
+            NodeShown(
+                id=node,
+                name=names.get(node, node),
+                state=absent if latest is None else latest.status,
+                detail="" if latest is None else _detail(latest),
+                after=tuple(names[parent] for parent in parents),
+                attempts=tuple(_attempt(item) for item in items if item.status != "blocked"),
+            )
+        )
+    return tuple(shown)
+
+
+def _detail(item: Work) -> str:
+    if item.status == "blocked":  # I2: whoever sees a blocked item sees what it waits for, and since when
+        return f"{item.completed} of {item.required} since {moment_of(item.created):%H:%M:%S}"
+    return f"due {moment_of(item.due):%Y-%m-%d %H:%M:%S}" if item.status == "ready" and item.gate == 1 else ""
+
+
+def _attempt(item: Work) -> AttemptShown:
+    from holdfast.core.codec import decode_error
+    from holdfast.listing import readable
+
+    # A new attempt carries the error of the one before until it has an outcome of its own.
+    record = None if item.error is None or item.finished is None else decode_error(item.error)
+    return AttemptShown(
+        attempt=item.attempt,
+        state=item.status,
+        worker=item.worker,
+        started_at=moment_of(item.started),
+        finished_at=moment_of(item.finished),
+        error=None
+        if record is None
+        else {"type": record.type, "message": record.message, "traceback": record.traceback},
+        outcome=None if item.outcome is None else readable(item.outcome),
+    )
+
+
+def _entry(entry: HistoryEntry) -> dict[str, Any]:
+    return {"sequence": entry.sequence, "kind": entry.kind, "at": entry.at, "data": entry.data}

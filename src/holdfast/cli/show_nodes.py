@@ -1,0 +1,112 @@
+"""The nodes of a run as lines of a terminal: the graph from its entry points on, with the state of each node.
+
+Siblings of a fan-out are one line with a count by state, and those of them that gave up have lines of their own: of
+ten thousand nodes a person wants to see the three that failed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from holdfast.cli.output import Cell, print_heading, print_table, say, shown_state
+from holdfast.cli.times import shown_seconds
+
+if TYPE_CHECKING:
+    from holdfast.cli.run_document import NodeShown, RunShown
+    from holdfast.core.graph import Graph
+
+MARKS: Final = {
+    "completed": "[+]",
+    "skipped": "[-]",
+    "leased": "[>]",
+    "failed": "[!]",
+    "timed_out": "[!]",
+    "dead": "[!]",
+    "lost": "[!]",
+    "cancelled": "[x]",
+}
+WAITING: Final = "[ ]"
+GAVE_UP: Final = frozenset({"failed", "timed_out", "dead", "lost"})
+# The state that a group is marked with is the one that a person must know of first.
+MOST_URGENT: Final = ("dead", "failed", "timed_out", "lost", "leased", "ready", "blocked", "pending", "cancelled")
+PARENTS_SHOWN: Final = 4
+APART: Final = 5
+
+
+def print_nodes(shown: RunShown, graph: Graph | None, every_node: bool) -> None:
+    """The table of nodes; fan-outs in one line each unless every node is asked for."""
+    groups = _groups(shown, None if every_node else graph)
+    label = {node.name: _label(group) for group in groups for node in group}
+    rows: list[list[str]] = []
+    for group in groups:
+        rows.append(_line(group[0], label) if len(group) == 1 else _collapsed(group, label))
+        apart = [node for node in group if node.state in GAVE_UP] if len(group) > 1 else []
+        rows += [_line(node, {}, indent="  ") for node in apart[:APART]]
+        if len(apart) > APART:
+            rows.append(["", f"  and {len(apart) - APART:,} more", "", "", "", ""])
+    print_heading(f"nodes ({len(shown.nodes):,})" if len(shown.nodes) > len(rows) else "nodes")
+    headers = ["", "NODE", "STATE", "ATTEMPTS", "TOOK", "AFTER"]
+    if not any(row[-1] for row in rows):  # a single node, or code that was not imported
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
+    print_table(headers, rows, whole=("NODE", "ATTEMPTS", "TOOK"))
+    if graph is None and shown.status not in ("completed", "cancelled"):
+        say(f"the code of {shown.workflow} is not imported: nodes that nothing has reached are not shown (--app does)")
+
+
+def _groups(shown: RunShown, graph: Graph | None) -> list[list[NodeShown]]:
+    """Nodes that are shown in one line, in the order in which they can run."""
+    from holdfast.core.dag_drawing import alike
+
+    first: dict[str, str] = {}
+    for group in [] if graph is None else alike(graph):
+        first.update((node.id, group[0].id) for node in group)
+    groups: dict[str, list[NodeShown]] = {}
+    for node in shown.nodes:
+        groups.setdefault(first.get(node.id, node.id), []).append(node)
+    return list(groups.values())
+
+
+def _label(group: Sequence[NodeShown]) -> str:
+    return group[0].name if len(group) == 1 else f"{group[0].name} … {group[-1].name}"
+
+
+def _line(node: NodeShown, label: Mapping[str, str], indent: str = "") -> list[str]:
+    last = node.attempts[-1] if node.attempts else None
+    took = ""
+    # A skipped node ends when somebody skips it, which says nothing about how long it ran.
+    if last is not None and last.started_at and last.finished_at and node.state != "skipped":
+        took = shown_seconds((last.finished_at - last.started_at).total_seconds())
+    state = shown_state(node.state)
+    return [
+        Cell(MARKS.get(node.state, WAITING), node.state),
+        indent + node.name,
+        Cell(f"{state} ({node.detail})" if node.detail else state, node.state),
+        str(sum(each.started_at is not None for each in node.attempts) or ""),
+        took,
+        _after(node, label),
+    ]
+
+
+def _collapsed(group: Sequence[NodeShown], label: Mapping[str, str]) -> list[str]:
+    counted = Counter(node.state for node in group)
+    urgent = next((state for state in MOST_URGENT if state in counted), group[0].state)
+    states = ", ".join(f"{count:,} {shown_state(state)}" for state, count in counted.most_common())
+    attempts = sum(each.started_at is not None for node in group for each in node.attempts)
+    return [
+        Cell(MARKS.get(urgent, WAITING), urgent),
+        _label(group),
+        Cell(states, urgent),
+        f"{attempts:,}" if attempts else "",
+        "",
+        _after(group[0], label),
+    ]
+
+
+def _after(node: NodeShown, label: Mapping[str, str]) -> str:
+    if not label:
+        return ""
+    names = list(dict.fromkeys(label.get(name, name) for name in node.after))
+    more = len(names) - PARENTS_SHOWN
+    return ", ".join(names[:PARENTS_SHOWN]) + (f" and {more:,} more" if more > 0 else "")

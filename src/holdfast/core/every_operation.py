@@ -1,0 +1,37 @@
+"""All operations and results as two unions, for traces and for tests that must not forget one."""
+
+from __future__ import annotations
+
+from holdfast.core import function_operations as functions
+from holdfast.core import operations as kernel
+
+AnyOperation = (
+    kernel.StartRun
+    | kernel.ClaimWork
+    | kernel.CompleteWork
+    | kernel.FailWork
+    | kernel.SteerWork
+    | kernel.KillWork
+    | kernel.ReleaseWork
+    | kernel.LapseWork
+    | kernel.RecordProgress
+    | kernel.BuryUnknown
+    | kernel.CancelRun
+    | kernel.PauseRun
+    | kernel.ResumeRun
+    | kernel.RetryRun
+    | kernel.ReattemptNode
+    | kernel.SkipNode
+    | kernel.ForkRun
+    | kernel.StoreGraph
+    | kernel.ReshapeRun
+    | kernel.DiscardDead
+    | kernel.SetHold
+    | functions.TakeTurn
+    | functions.ContinueAs
+    | functions.SendEvent
+    | functions.BroadcastEvent
+    | functions.DropEvent
+)
+
+AnyResult = kernel.Started | kernel.Settled | kernel.Changed | functions.Stepped | functions.Sent

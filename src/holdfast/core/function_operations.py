@@ -1,0 +1,223 @@
+"""Operations of durable functions and events: what a function says in its turn, and what reaches it from outside.
+
+A function's run has one work item, its *turn*. Whoever holds the turn's lease drives the function. Everything that
+enters the function is an entry of the run's history, with one order; the driver delivers entries one by one (I49).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from holdfast.core.operations import Operation, RunOperation, StartRun, WorkOperation
+
+TURN = "turn"  # the node of a function's one work item, and its kind
+CALL = "call"  # the kind of an action call that goes through the work table; its node is the call's address
+
+# What an entry is about.
+RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH = (
+    "result",
+    "failure",
+    "timer",
+    "event",
+    "ended",
+    "cancel",
+    "continued",
+    "patch",
+)
+ENTRY_KINDS = frozenset({RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH})
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
+    """Something that enters a function, as its history keeps it: where, what was asked for, and what came of it."""
+
+    address: str
+    kind: str
+    name: str = ""
+    digest: str = ""
+    value: bytes | None = None
+    codec: str = "json"
+    event: str = ""  # the name of the event
+    source: str = ""  # the event's id, or the run that ended
+
+
+class Numbered(msgspec.Struct, frozen=True, gc=False):
+    """An entry with its place in the history, and the run's time then."""
+
+    sequence: int
+    at: int
+    entry: Entry
+
+
+class OpenWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A wait of the function: for the first of these. Its deadline is the turn's, and the driver's to see."""
+
+    address: str
+    name: str
+    digest: str
+    events: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+
+
+class QueuedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An action call for the work table: on another queue, or a retry that waits for its time."""
+
+    address: str
+    action: str
+    name: str
+    digest: str
+    queue: str
+    payload: bytes
+    codec: str
+    due: int = 0
+    timeout: int | None = None
+    policy: str | None = None
+    attempt: int = 1
+    failures: int = 0
+    error: bytes | None = None
+
+
+class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """All that a function's driver has to say at once: what came in, what it asks for, and whether it now waits.
+
+    `known` is the last entry that the driver has delivered. Identity: the token of the turn, and for entries their
+    addresses.
+    """
+
+    known: int
+    entries: tuple[Entry, ...] = ()
+    calls: tuple[QueuedCall, ...] = ()
+    opens: tuple[OpenWait, ...] = ()
+    closes: tuple[str, ...] = ()  # addresses of waits that are over: their time came, or the code gave them up
+    children: tuple[StartRun, ...] = ()
+    park: bool = False
+    due: int | None = None  # when a parked function has to be woken at the latest
+
+    @property
+    def locked(self) -> bool:  # type: ignore[override]  # it depends on what is asked for
+        return bool(self.opens or self.closes or self.children)
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        awaited = {run for wait in self.opens for run in wait.runs}
+        return (self.run, *sorted(awaited | {child.run for child in self.children}))
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(sorted({event_topic(name) for wait in self.opens for name in wait.events}))
+
+    @property
+    def wakes(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def concerns_all(self) -> bool:
+        return False
+
+
+class ContinueAs(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """The function goes on as another call, with a fresh history and the same run. Identity: what it knew."""
+
+    known: int
+    workflow: str
+    input: bytes
+    codec: str
+
+
+class SendEvent(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """An event for one run. Identity: its id."""
+
+    locked: ClassVar[bool] = True
+    event: str
+    name: str
+    payload: bytes = b"null"
+    codec: str = "json"
+    expires: int | None = None  # microseconds from now
+    on_target_end: str = "discard"
+
+
+class BroadcastEvent(Operation, frozen=True, kw_only=True, gc=False, tag=True):
+    """An event for whoever waits longest for its name, or for all who wait. Identity: its id, within its name."""
+
+    locked: ClassVar[bool] = True
+    event: str
+    name: str
+    payload: bytes = b"null"
+    codec: str = "json"
+    expires: int | None = None
+    to_all: bool = False
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return (event_topic(self.name),)
+
+    @property
+    def wakes(self) -> tuple[str, ...]:
+        return ()  # possibly one of very many: found while it is decided, and locked then
+
+
+class DropEvent(Operation, frozen=True, kw_only=True, gc=False, tag=True):
+    """Close an event that nobody took: a dead letter that is discarded, or one whose time has passed."""
+
+    locked: ClassVar[bool] = True
+    event: str
+    expired: bool = False
+
+
+class Stepped(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):
+    """What became of a turn: `entries` are all that this operation wrote, in order; `last` is the latest there is."""
+
+    verdict: str
+    run_status: str = ""
+    parked: bool = False
+    last: int = 0
+    entries: tuple[Numbered, ...] = ()
+
+
+class Delivered(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """The event reached a function that waited for it (`runs`: all of them, for a broadcast to all)."""
+
+    run_id: str
+    runs: tuple[str, ...] = ()
+
+
+class Queued(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Nobody waits for the event yet: it is kept until somebody does, or until it expires."""
+
+    event_id: str
+
+
+class TargetEnded(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """The run has ended, and takes no more events."""
+
+    status: str
+
+
+class TargetNotFound(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """There is no such run."""
+
+
+Sent = Delivered | Queued | TargetEnded | TargetNotFound
+
+
+def event_topic(name: str) -> str:
+    """What is locked, and waited for, for events of a name."""
+    return f"event:{name}"
+
+
+def end_topic(run: str) -> str:
+    """What is waited for, for the end of a run. It needs no lock of its own: the run's row is the lock."""
+    return f"end:{run}"
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Entry).decode
+
+
+def entry_bytes(entry: Entry) -> bytes:
+    return _encode(entry)
+
+
+def entry_of(data: bytes) -> Entry:
+    return _decode(data)

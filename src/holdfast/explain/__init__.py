@@ -1,0 +1,213 @@
+"""`holdfast explain`: in plain words, why a run is not progressing now and what would move it.
+
+Reads committed rows only; nothing here is ever used for a decision. `situation.py` reads, `causes.py` finds what holds
+each item of work up, `telling.py` has the words, and this module puts them together for the run as a whole. However
+many nodes a run has, an explanation stays as short as a person wants it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.core.rows import (
+    BLOCKED,
+    CANCELLED,
+    CANCELLING,
+    COMPLETED,
+    GAVE_UP,
+    LEASED,
+    PAUSED,
+    READY,
+    Run,
+    Work,
+)
+from holdfast.explain import causes as c
+from holdfast.explain.situation import Situation, look
+from holdfast.explain.telling import Fix, Reason, fix, newer_code, tell
+from holdfast.explain.words import brief, clock, nodes, span, verb
+from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.store.contract import Store
+
+__all__ = ["Explanation", "Fix", "explain"]
+
+MOST_REASONS: Final = 10
+MOST_FIXES: Final = 6
+REASON_WIDTH: Final = 800
+# Told node by node, because each has an error or parents of its own; after this many, by their number.
+MOST_ALIKE: Final = 3
+ONE_BY_ONE: Final = {
+    c.GAVE_UP_FOR_GOOD: ("gave up", "gave up"),
+    c.DEAD_LETTER: ("is a dead letter", "are dead letters"),
+    c.IS_BLOCKED: ("is blocked", "are blocked"),
+}
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """`summary` says it in one sentence, `reasons` item by item, `fixes` are commands that would help."""
+
+    run: str
+    status: str
+    summary: str
+    reasons: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [self.summary, *(f"  - {reason}" for reason in self.reasons)]
+        for each in self.fixes:
+            lines += [f"  {each.purpose}:", f"      {each.command}"]
+        return "\n".join(lines)
+
+
+async def explain(store: Store, run: Run, definitions: RegistryDefinitions) -> Explanation:
+    """Why this run is where it is; `definitions` is the code of this process, which knows names and modules."""
+    s = await look(store, run, definitions)
+    if run.ended:
+        return _ended(s)
+    found = _causes(s)
+    reasons = _reasons(s, found)
+    fixes = list(_pause_fixes(s))
+    if _waits_for_code(s):
+        reasons.insert(0, newer_code(s))
+    for reason in reasons:
+        fixes += reason.fixes
+    return _explanation(s, _summary(s, found), _not_said(s, reasons), fixes)
+
+
+def _explanation(s: Situation, summary: str, texts: list[str], fixes: list[Fix]) -> Explanation:
+    if len(texts) > MOST_REASONS:
+        more = len(texts) - MOST_REASONS + 1
+        texts = [*texts[: MOST_REASONS - 1], f"and {more:,} more reasons: `holdfast show {s.run.id}` shows every node"]
+    once: dict[str, Fix] = {}
+    # What only looks comes after what helps.
+    for each in sorted(fixes, key=lambda each: each.command.startswith("holdfast show ")):
+        once.setdefault(each.command, each)
+    shown = tuple(once.values())[:MOST_FIXES]
+    return Explanation(run=s.run.id, status=s.status, summary=summary, reasons=tuple(texts), fixes=shown)
+
+
+def _not_said(s: Situation, reasons: list[Reason]) -> list[str]:
+    return [reason.text for reason in reasons if not s.says(reason.text.partition(": ")[0])]
+
+
+def _causes(s: Situation) -> dict[c.Cause, list[Work]]:
+    """Everything that holds the run up, with what it holds up, in the order in which it is told."""
+    found: dict[c.Cause, list[Work]] = {}
+    for item in s.work:
+        for cause in c.causes_of(s, item):
+            found.setdefault(cause, []).append(item)
+    return dict(sorted(found.items(), key=lambda pair: c.ORDER.index(pair[0][0])))
+
+
+def _reasons(s: Situation, found: dict[c.Cause, list[Work]]) -> list[Reason]:
+    reasons: list[Reason] = []
+    alike: dict[str, int] = {}
+    for cause, items in found.items():
+        kind = cause[0]
+        if kind == c.IS_BLOCKED and s.run.status == PAUSED:
+            continue  # nothing starts anyway, and what gave up says how many it blocks
+        alike[kind] = alike.get(kind, 0) + 1
+        if kind not in ONE_BY_ONE or alike[kind] <= MOST_ALIKE:
+            reasons.append(tell(s, cause, items))
+    for kind, (one, many) in ONE_BY_ONE.items():
+        more = alike.get(kind, 0) - MOST_ALIKE
+        if more > 0:
+            reasons.append(Reason(f"and {more:,} more node{'' if more == 1 else 's'} {one if more == 1 else many}"))
+    return reasons
+
+
+# -- the run as a whole
+
+
+def _summary(s: Situation, found: dict[c.Cause, list[Work]]) -> str:
+    if s.run.status == PAUSED:
+        return _paused(s)
+    if s.run.status == CANCELLING:
+        return f"{s.title} is being cancelled and cleans up"
+    kinds = {cause[0] for cause in found}
+    if _waits_for_code(s) and c.RUNS not in kinds:
+        return f"{s.title} waits for newer code of {s.run.workflow}"
+    by_itself = kinds <= set(c.BY_ITSELF) and (s.live or c.OWNER_GONE not in kinds) and not _waits_for_code(s)
+    ending = ". Nothing needs to be done" if by_itself and found else ""
+    for kind, sentence in (
+        (c.RUNS, "is running {}"),
+        (c.OWNER_GONE, "waits for {}, whose worker is gone"),
+    ):
+        items = [item for cause, each in found.items() if cause[0] == kind for item in each]
+        if items:
+            return f"{s.title} {sentence.format(_names(s, items))}{ending}"
+    ready = [item for item in s.work if item.status == READY]
+    if ready:
+        later = min(item.due for item in ready)
+        until = f" at {clock(later)}" if later > s.now else ""
+        return f"{s.title} waits for {_names(s, ready)} to be started{until}{ending}"
+    return f"{s.title} is {s.status}{ending}"
+
+
+def _names(s: Situation, items: list[Work]) -> str:
+    return nodes([s.name(item.node) for item in items]).removeprefix("node ")
+
+
+def _waits_for_code(s: Situation) -> bool:
+    return s.run.signature is None and s.run.definition is None and s.run.model == "dag"
+
+
+def _paused(s: Situation) -> str:
+    since = clock(s.paused_at)
+    goes_on = [item for item in s.work if item.status == LEASED]
+    still = f". {_names(s, goes_on)} still {verb(goes_on, 'runs', 'run')} to the end" if goes_on else ""
+    return (
+        f"{s.title} is {_said_once(PAUSED, _why(s.run))} (since {since}). Nothing of it starts until it is resumed"
+        f"{still}"
+    )
+
+
+def _pause_fixes(s: Situation) -> tuple[Fix, ...]:
+    if s.run.status != PAUSED:
+        return ()
+    if any(item.status in GAVE_UP for item in s.work):
+        return ()  # the node that gave up says it better
+    if not any(item.status in (READY, LEASED) for item in s.work):
+        stuck = [s.name(item.node) for item in s.work if item.status == BLOCKED]
+        skips = [fix(f"to go on without {name}", "skip", s.run.id, name, *s.app()) for name in stuck[:MOST_ALIKE]]
+        return (*skips, fix("to see every node", "show", s.run.id), fix("to give it up", "cancel", s.run.id))
+    by_node = (s.run.reason or "").startswith("paused by node ")
+    purpose = "to let it go on: the node that paused it runs again" if by_node else "to let it go on"
+    return (fix(purpose, "resume", s.run.id),)
+
+
+def _why(run: Run) -> str:
+    return brief(run.reason or "", REASON_WIDTH)
+
+
+def _said_once(what: str, reason: str) -> str:
+    """`paused: lunch`, but `paused by ada` and not `paused: paused by ada`."""
+    if not reason:
+        return what
+    return reason if reason.startswith(f"{what} ") else f"{what}: {reason}"
+
+
+def _ended(s: Situation) -> Explanation:
+    run = s.run
+    at = run.finished or run.updated
+    when = f"at {clock(at)}"
+    if run.status == COMPLETED:
+        took = f", {span(at - run.created)} after it was started"
+        return _explanation(s, f"{s.title} completed {when}{took}: there is nothing left to do", [], [])
+    if run.status == CANCELLED:
+        summary = f"{s.title} was {_said_once(CANCELLED, _why(run))}, {when}. It never changes again"
+        return _explanation(s, summary, [], list(_fork(s)))
+    found = {cause: items for cause, items in _causes(s).items() if cause[0] in (c.GAVE_UP_FOR_GOOD, c.DEAD_LETTER)}
+    reasons = _reasons(s, found)
+    fixes = [each for reason in reasons for each in reason.fixes]
+    return _explanation(s, f"{s.title} failed {when}: {_why(run)}", _not_said(s, reasons), fixes)
+
+
+def _fork(s: Situation) -> tuple[Fix, ...]:
+    """A cancelled run is over, but what it had done can be shared with a new one."""
+    left = next((item for item in s.work if item.status == CANCELLED), None)
+    if left is None or s.graph is None or len(s.graph) == 1 or left.node not in s.graph.by_id:
+        return ()
+    purpose = "to go on in a new run that shares what this one had completed"
+    return (fix(purpose, "fork", s.run.id, "--from", s.name(left.node), *s.app()),)

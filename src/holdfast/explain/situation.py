@@ -1,0 +1,136 @@
+"""What is known about a run at the moment of asking: committed rows, and the code of this process.
+
+Nothing here is ever used for a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.authoring.registry import MAIN_MODULES
+from holdfast.core.errors import HoldfastError
+from holdfast.core.graph import Graph
+from holdfast.core.queries import AllWork, Attempts, Holds, OpenWork
+from holdfast.core.rows import BLOCKED, JOB, LEASED, PAUSED, PENDING, READY, RUNNING, Hold, Run, Work
+from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.store.contract import Store, WorkerRow
+
+# Stands in a command for what only a person can know.
+MODULE: Final = "MODULE"
+# A question about more nodes than this is answered faster by all work of the run.
+MANY_PARENTS: Final = 500
+WORKERS_COUNTED: Final = 50
+BLOCKED_LOOKED_AT: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A run, the latest attempt of every node that matters, and who could go on with it."""
+
+    run: Run
+    now: int
+    work: tuple[Work, ...]  # the latest attempts that are open or gave up, in the order of the graph
+    parents: Mapping[str, Work]  # the latest attempts of the parents of those that are blocked
+    workers: tuple[WorkerRow, ...]
+    taken: Mapping[str, int]  # slots in use, by worker
+    holds: tuple[Hold, ...]
+    paused_at: int
+    graph: Graph | None
+    definitions: RegistryDefinitions
+
+    @property
+    def status(self) -> str:
+        """The run's status; a first claim does not write the run's row, and it is running all the same."""
+        is_running = self.run.status == PENDING and any(item.status == LEASED for item in self.work)
+        return RUNNING if is_running else self.run.status
+
+    @property
+    def live(self) -> tuple[WorkerRow, ...]:
+        return tuple(worker for worker in self.workers if worker.lease_until >= self.now)
+
+    @property
+    def title(self) -> str:
+        return f"run {self.run.id} of {self.run.workflow}"
+
+    def says(self, text: str) -> bool:
+        """Whether the summary has this text already: that of a paused or failed run holds the run's own reason."""
+        return (self.run.status == PAUSED or self.run.ended) and text in (self.run.reason or "")
+
+    def name(self, node: str) -> str:
+        """What people call the node."""
+        known = None if self.graph is None else self.graph.by_id.get(node)
+        return node if known is None else known.name
+
+    def module_for(self, item: Work | None = None) -> str:
+        """The module that a worker must import to run the item, as far as this process knows it."""
+        registry = self.definitions.registry
+        job = registry.actions.get(item.name) if item is not None and item.kind == JOB else None
+        thing = job if job is not None else self.definitions.thing(self.run.workflow)
+        if item is not None and item.kind == JOB and job is None:
+            return MODULE  # the template may be known here, and its action not
+        definition = getattr(thing, "__holdfast__", None)
+        if definition is None:
+            return MODULE
+        place = definition.place
+        return Path(place.file).stem if place.module in MAIN_MODULES else str(place.module)
+
+    def app(self) -> tuple[str, ...]:
+        """`--app MODULE` for a command that goes on at once if it has the code, where this process knows the module."""
+        module = self.module_for()
+        return () if self.run.definition is not None or module == MODULE else ("--app", module)
+
+
+async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situation:
+    """Read what explains the run. Of a large one only what is open is read, unless something has given up."""
+    graph = await _graph(store, run, definitions)
+    question = AllWork(run.id) if run.gave_up or run.ended else OpenWork(run.id)
+    latest: dict[str, Work] = {item.node: item for item in await store.rows(question)}
+    position = {} if graph is None else {node: place for place, node in enumerate(graph.topological_order)}
+    work = tuple(sorted(latest.values(), key=lambda item: position.get(item.node, len(position))))
+    workers = () if run.ended else tuple(await store.workers())
+    return Situation(
+        run=run,
+        now=store.now(),
+        work=work,
+        parents=await _parents(store, run, graph, work),
+        workers=workers,
+        taken=await _taken(store, work, workers),
+        holds=() if run.ended else tuple(await store.rows(Holds())),
+        paused_at=await _paused_at(store, run),
+        graph=graph,
+        definitions=definitions,
+    )
+
+
+async def _graph(store: Store, run: Run, definitions: RegistryDefinitions) -> Graph | None:
+    try:
+        return await definitions.load(store, run)
+    except HoldfastError:  # damaged, or a class that does not compile: the rest can still be told
+        return None
+
+
+async def _parents(store: Store, run: Run, graph: Graph | None, work: tuple[Work, ...]) -> dict[str, Work]:
+    if graph is None or run.ended:
+        return {}
+    blocked = [item.node for item in work if item.status == BLOCKED and item.node in graph.by_id]
+    wanted = frozenset(parent for node in blocked[:BLOCKED_LOOKED_AT] for parent in graph.by_id[node].depends_on)
+    if not wanted:
+        return {}
+    rows = await store.rows(Attempts(run.id, wanted) if len(wanted) <= MANY_PARENTS else AllWork(run.id))
+    return {item.node: item for item in rows}
+
+
+async def _taken(store: Store, work: tuple[Work, ...], workers: tuple[WorkerRow, ...]) -> dict[str, int]:
+    waiting = {item.name: item for item in work if item.status == READY}.values()
+    able = [worker for worker in workers if any(worker.knows(item) for item in waiting)]
+    return {worker.id: len(await store.leased_to(worker.id)) for worker in able[:WORKERS_COUNTED]}
+
+
+async def _paused_at(store: Store, run: Run) -> int:
+    if run.status != PAUSED:
+        return 0
+    entries = await store.history(run.id)
+    return next((entry.at for entry in reversed(entries) if entry.kind == "paused"), run.created)

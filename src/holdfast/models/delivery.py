@@ -1,0 +1,147 @@
+"""How something reaches a function: an entry in its history, the end of the wait it answers, and a turn that is ready.
+
+All of it under the run's lock and in one transaction. Whoever ends a run uses this for those who wait for its end.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.core.function_operations import ENDED_RUN, TURN, Entry, Numbered, end_topic, entry_bytes, entry_of
+from holdfast.core.queries import Attempts, WaitersOf, WaitsOf
+from holdfast.core.rows import (
+    BLOCKED,
+    CANCELLING,
+    GATE_DUE,
+    GATE_OPEN,
+    GATE_PAUSED,
+    HISTORY,
+    LEASED,
+    PAUSED,
+    READY,
+    RUNNING,
+    RUNS,
+    SUSPENDED,
+    WAITS,
+    WORK,
+    History,
+    Run,
+    Wait,
+    Work,
+)
+from holdfast.core.view import View
+
+ENTRY_CODEC = "entry"
+
+
+class RunEnd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How a run ended, as those who waited for it are told."""
+
+    run: str
+    status: str
+    result: bytes | None = None
+    codec: str = "json"
+    error: bytes | None = None
+    workflow: str = ""
+
+
+def gate_for(run: Run, due: int, now: int) -> int:
+    if run.status == PAUSED:
+        return GATE_PAUSED
+    return GATE_DUE if due > now else GATE_OPEN
+
+
+def append(view: View, run: Run, entry: Entry) -> Run:
+    """Write the next entry of the run's history. The caller writes the run."""
+    sequence = run.entries + 1
+    data = entry_bytes(entry)
+    view.insert(HISTORY, History(run.id, sequence, entry.kind, view.now, data, ENTRY_CODEC))
+    return replace(run, entries=sequence)
+
+
+def numbered(row: History) -> Numbered:
+    return Numbered(row.sequence, row.at, entry_of(row.data))
+
+
+def deliver(view: View, run: Run, entry: Entry) -> Run:
+    """Exactly one winner: the entry is written, its wait and whatever else it waited for go, and the turn is ready."""
+    run = close(view, run, frozenset({entry.address}))
+    return wake(view, append(view, run, entry))
+
+
+def close(view: View, run: Run, addresses: frozenset[str] | None) -> Run:
+    """These waits of the run are over; None: all of them. The caller writes the run."""
+    if run.remaining == 0:
+        return run  # it waits for nothing: no need to look
+    for wait in view.find(WaitsOf(run.id)):
+        if addresses is None or wait.address in addresses:
+            view.delete(WAITS, wait)
+            run = replace(run, remaining=run.remaining - 1)
+    return run
+
+
+def turn_of(view: View, run: Run) -> Work | None:
+    attempts: list[Work] = view.find(Attempts(run.id, frozenset({TURN})))
+    return attempts[-1] if attempts else None
+
+
+def wake(view: View, run: Run, *, fence: bool = False) -> Run:
+    """The turn can be taken now. With `fence` also from an owner: what it still says is refused (K3)."""
+    turn = turn_of(view, run)
+    if turn is not None and turn.status in (BLOCKED, READY, LEASED):
+        if turn.status == BLOCKED:
+            run = replace(run, active=run.active + 1)
+        if fence:
+            turn = replace(turn, token=turn.token + 1)
+        if turn.status != LEASED or fence:
+            if run.status == SUSPENDED:
+                run = replace(run, status=RUNNING)
+            turn = replace(turn, status=READY, worker=None, due=view.now, gate=gate_for(run, view.now, view.now))
+            view.put(WORK, turn)
+    view.put(RUNS, run)
+    return run
+
+
+def park(view: View, run: Run, turn: Work, due: int | None) -> Run:
+    """The function waits: nobody holds its turn, and it comes back when it is woken, or at `due`."""
+    if due is None:
+        parked = replace(turn, status=BLOCKED, worker=None, started=None)
+        run = replace(run, active=run.active - 1)
+    else:
+        gate = GATE_DUE if due > view.now else GATE_OPEN
+        gate = gate if run.status != PAUSED else gate_for(run, due, view.now)
+        parked = replace(turn, status=READY, worker=None, started=None, due=due, gate=gate)
+    view.put(WORK, parked)
+    run = run if run.status in (PAUSED, CANCELLING) else replace(run, status=SUSPENDED)
+    view.put(RUNS, run)
+    return run
+
+
+def ended_value(run_id: str, run: Run | None) -> bytes:
+    """What is told of a run that has ended, or that never was."""
+    if run is None:
+        return msgspec.msgpack.encode(RunEnd(run=run_id, status="not found"))
+    end = RunEnd(
+        run=run.id, status=run.status, result=run.result, codec=run.codec, error=run.error, workflow=run.workflow
+    )
+    return msgspec.msgpack.encode(end)
+
+
+def tell_waiters(view: View, run: Run) -> None:
+    """The run has ended: whoever waits for that gets it. No waiter can be added while this run is locked."""
+    waits: list[Wait] = view.find(WaitersOf(end_topic(run.id)))
+    for wait in waits:
+        waiter = view.run(wait.run)
+        if waiter is None or waiter.ended:
+            view.delete(WAITS, wait)
+            continue
+        entry = Entry(
+            address=wait.address,
+            kind=ENDED_RUN,
+            name=wait.name,
+            digest=wait.digest,
+            value=ended_value(run.id, run),
+            source=run.id,
+        )
+        deliver(view, waiter, entry)

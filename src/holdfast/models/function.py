@@ -1,0 +1,133 @@
+"""The function machine: one turn, one order of entries, and waits with exactly one winner.
+
+A function's run has one work item, its turn. Ready: somebody may drive the function. Leased: a worker does. Blocked,
+or ready but not yet due: it waits, and costs nothing but rows. What comes in from outside (an event, the end of
+another run, a call that went through the work table, a cancel) is written as an entry of the history under the run's
+lock, with the waits that it ends, and makes the turn ready; so there is no moment at which an event is neither
+queued nor delivered, and none at which a run waits for what has come (I50).
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from holdfast.core.errors import UnknownNode, UsageError
+from holdfast.core.function_operations import CALL, CANCEL, FAILURE, RESULT, TURN, Entry
+from holdfast.core.operations import StartRun
+from holdfast.core.queries import Attempts, EventsFor, OpenWork
+from holdfast.core.rows import (
+    CANCELLED,
+    CANCELLING,
+    COMPLETED,
+    DEAD_EVENT,
+    EVENTS,
+    FAILED,
+    LEASED,
+    ORPHANED,
+    READY,
+    RUNS,
+    WORK,
+    Run,
+    Work,
+)
+from holdfast.core.view import View
+from holdfast.models.delivery import append, close, deliver, wake
+from holdfast.models.machine import Definitions, Handing, end_run, make_ready
+
+
+class FunctionMachine:
+    """Durable functions."""
+
+    cancels_gracefully = True
+
+    def start(self, view: View, run: Run, operation: StartRun, handing: Handing, definitions: Definitions) -> None:
+        turn = Work(
+            run=run.id,
+            node=TURN,
+            attempt=1,
+            workflow=run.workflow,
+            kind=TURN,
+            name=run.workflow,
+            completed=1,
+            queue=run.queue,
+            priority=run.priority,
+            due=max(operation.due, view.now),
+            created=view.now,
+        )
+        view.insert(WORK, make_ready(view, run, turn, handing))
+        view.put(RUNS, replace(run, active=1))
+
+    def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
+        """The function returned, or one of its calls that went through the work table did."""
+        if work.kind == CALL:
+            deliver(view, run, _call_entry(work, RESULT, work.result))
+            return
+        status = CANCELLED if run.status == CANCELLING else COMPLETED
+        self._end(view, run, status, result=work.result if status == COMPLETED else None)
+
+    def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
+        if work.kind == CALL:  # the function is told, and may handle it: its run has not failed
+            run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
+            deliver(view, run, _call_entry(work, FAILURE, work.error))
+            return
+        if run.status == CANCELLING:
+            self._end(view, run, CANCELLED, reason=run.reason)
+        else:
+            self._end(view, run, FAILED, reason=run.reason)
+
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+        """I10: waits and queued calls go; the turn is ready once more, for rollbacks and `finally` blocks."""
+        run = close(view, run, None)
+        for work in view.find(OpenWork(run.id)):
+            if work.kind == CALL:
+                run = replace(run, active=run.active - (work.status in (READY, LEASED)))
+                view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
+        run = replace(run, status=CANCELLING, token=run.token + 1, reason=f"cancelled by {by}")
+        run = append(view, run, Entry(address="", kind=CANCEL, name=by))
+        return wake(view, run, fence=True)
+
+    def _end(
+        self, view: View, run: Run, status: str, *, result: bytes | None = None, reason: str | None = None
+    ) -> None:
+        for event in view.find(EventsFor(run.id)) if run.mailbox else ():  # what was sent to it, and never taken
+            if event.on_target_end == "broadcast":
+                view.put(EVENTS, replace(event, status=ORPHANED, target=None, reason=f"run {run.id} ended"))
+            elif event.on_target_end == "dead":
+                view.put(EVENTS, replace(event, status=DEAD_EVENT, reason=f"run {run.id} ended before it took this"))
+            else:
+                view.delete(EVENTS, event)
+        run = close(view, run, None)
+        for work in view.find(OpenWork(run.id)) if run.active else ():  # calls that nobody waits for any more
+            view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
+        end_run(view, replace(run, active=0, mailbox=0), status, result=result, reason=reason)
+
+    # -- what operators ask for
+
+    def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
+        """Whoever takes the turn replays with the code it has."""
+
+    def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
+        return run.workflow if node == TURN else node
+
+    def find(self, view: View, run: Run, name: str, definitions: Definitions) -> str:
+        node = TURN if name == run.workflow else name
+        if not view.find(Attempts(run.id, frozenset({node}))):
+            raise UnknownNode(
+                f"run {run.id} of {run.workflow} has no call {name!r} in the work table",
+                hint=f"see `holdfast show {run.id}`; the function itself is {run.workflow!r}",
+            )
+        return node
+
+    def parents(self, view: View, run: Run, node: str, definitions: Definitions) -> str | None:
+        return None
+
+    def below(self, view: View, run: Run, node: str, definitions: Definitions) -> tuple[str, ...]:
+        return ()
+
+    def skip_unbegun(self, view: View, run: Run, node: str, definitions: Definitions) -> Work:
+        raise UsageError(f"{node} of run {run.id} cannot be skipped", hint="a function has no nodes to skip")
+
+
+def _call_entry(work: Work, kind: str, value: bytes | None) -> Entry:
+    """What became of a call that went through the work table; its row kept what was asked for."""
+    return Entry(address=work.node, kind=kind, name=work.name, digest=work.parents or "", value=value, codec=work.codec)

@@ -1,0 +1,567 @@
+"""The event loop of one durable function: a queue of callbacks, and nothing else.
+
+Theory of operation. Ordinary asyncio decides by what happens first: which task wakes, which timer fires, in which
+order a set is walked. A durable function must decide the same way each time its history is run again. So it gets a
+loop of its own, inside the program's real one, without selector, thread or clock. Nothing can wake it but an *entry*
+of its history, delivered one at a time, and each time it runs until its queue is empty (I49). Then the same entries in
+the same order give the same run, whatever its code decides by: order, time, shared variables, locks.
+
+Around it, a driver:
+
+    loop = RunLoop(run_id, now_us=started)
+    loop.begin(function)                          # runs up to the first thing it must wait for
+    for entry in history: loop.deliver(entry)     # the past, one at a time
+    for request in loop.new_requests(): ...       # only now: what is still missing is started
+    loop.deliver(Entry(...))                      # the future, once committed, one at a time
+    loop.outcome(); loop.evict()
+
+What can go wrong, and where it is told:
+
+- The code asks for other things than its history holds: `NonDeterminism` from `deliver`, with both and the line.
+- It uses what is not durable: `NotDurable` at the line that does (run_refusals.py), as the run's own exception.
+- It spins, or is woken from outside: `fault`, raised by the turn it happens in. `on_fault` tells the driver of a
+  wake-up at the moment it happens; it may be called on any thread.
+- It waits for what nothing durable can complete: `stuck()` names the lines.
+- It blocks: run_watchdog.py. It is to leave memory: `evict()`, and never just `del` (run_eviction.py).
+
+A turn (`begin`, `deliver`, `evict`) must run in a plain callback of the outer loop, not in a task: asyncio has one
+current task a thread, and a step of ours inside a step of theirs fails silently on some versions.
+
+Journals and Python versions: `asyncio.wait_for` makes a task of its argument before 3.12 and not since, so branches
+differ there. `PYTHON_MINOR` is for the driver to keep with the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import weakref
+from asyncio import _get_running_loop, _set_running_loop
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextvars import Context
+from types import CodeType, MappingProxyType
+from typing import Any, Final, TypeVarTuple
+from uuid import UUID
+
+from holdfast.runtime.run_calls import CANCEL, ERROR, RESULT, TIMER, Complaint, DurableCall, Entry, Outcome, Pending
+from holdfast.runtime.run_eviction import close_tasks, drop_quietly
+from holdfast.runtime.run_lines import UNKNOWN_LINE, line_of_await, line_of_stack
+from holdfast.runtime.run_mismatch import asked_for_something_else, never_asked_for, timer_differs
+from holdfast.runtime.run_refusals import (
+    DurableOnly,
+    NotDurable,
+    made_by_as_completed,
+    made_by_hand,
+    translated,
+    waited_without_mark,
+)
+from holdfast.runtime.run_seeds import first_mark, generator_of, next_uuid
+from holdfast.runtime.run_task import (
+    CALL_MARK,
+    CALLBACKS,
+    COLLECTED,
+    TIMER_MARK,
+    Branch,
+    RequestFuture,
+    RunFuture,
+    RunTask,
+)
+from holdfast.runtime.run_timers import MICROSECONDS, RunTimer, RunTimers, microseconds
+from holdfast.runtime.run_watchdog import RunWatchdog, log
+
+__all__ = ["PYTHON_MINOR", "Complaint", "DurableCall", "Entry", "NotDurable", "Outcome", "Pending", "RunLoop"]
+
+Ts = TypeVarTuple("Ts")
+
+PYTHON_MINOR: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+_CALLBACKS_FOR_A_REQUEST: Final = 4
+_TASKS_BEFORE_A_SWEEP: Final = 64
+_COMPLAINTS_KEPT: Final = 100
+
+
+class RunLoop(DurableOnly):
+    """Runs one durable function, moved by entries of its history only. Not for more than one thread at a time."""
+
+    def __init__(self, run_id: str, *, now_us: int, quota: int = 100_000, watchdog: RunWatchdog | None = None) -> None:
+        self.run_id = run_id
+        self.now_us = now_us
+        self.quota = quota
+        self.main: RunTask | None = None
+        self.fault: NotDurable | None = None
+        self.on_fault: Callable[[], None] | None = None
+        self.complaints: list[Complaint] = []
+        self._watchdog = watchdog
+        self._closed = False
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers = RunTimers()
+        self._pending: dict[str, Pending] = {}
+        self._fresh: dict[str, Pending] = {}
+        self._withdrawn: list[Pending] = []
+        self._asked = 0
+        # A branch stays known after its task has ended: an entry for a call that it withdrew may come any time.
+        self._callbacks = Branch(CALLBACKS)
+        self._branches: dict[str, Branch] = {CALLBACKS: self._callbacks}
+        self._collected: Branch | None = None
+        # Held here until they end, or the garbage collector would close them (run_eviction.py).
+        self._tasks: dict[str, RunTask] = {}
+        self._sweep_at = _TASKS_BEFORE_A_SWEEP
+        self._mark = first_mark(run_id, "")
+        self._collected_mark = 0
+        self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
+        self._abandoned: list[AsyncGenerator[Any, Any]] = []
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "ended" if self.done else f"{len(self._pending)} pending"
+        return f"<RunLoop of run {self.run_id}: {state}>"
+
+    # --- for the driver ----------------------------------------------------------------------------------------------
+
+    def begin(self, main: Callable[[], Coroutine[Any, Any, Any]], *, context: Context | None = None) -> None:
+        """Start the function and run it up to the first thing it has to wait for."""
+        if self.main is not None or self._closed:
+            raise RuntimeError(f"run {self.run_id} was begun already; make a new RunLoop to run it again")
+        outer = self._enter()
+        try:
+            branch = self._branches[""] = Branch("")
+            self.main = self._new_task(main(), branch, context=context)
+            self._run_dry()
+        finally:
+            self._leave(outer)
+
+    def deliver(self, entry: Entry) -> None:
+        """Let one entry of the history in, and run the function until it waits again.
+
+        Raises `NonDeterminism` if the code did not ask for this, and `fault` if this turn broke a rule: either way the
+        run is to be evicted. An entry for a request that the code has withdrawn meanwhile changes nothing.
+        """
+        if self.main is None or self._closed:
+            raise RuntimeError(f"run {self.run_id} is not in memory; begin a new RunLoop and deliver its history")
+        outer = self._enter()
+        try:
+            self.now_us = max(self.now_us, entry.at_us)  # I56: a run's time never goes back
+            if self._apply(entry):
+                self._run_dry()
+        finally:
+            self._leave(outer)
+
+    @property
+    def pending(self) -> Mapping[str, Pending]:
+        """The requests without an answer, by address, in order of creation."""
+        return MappingProxyType(self._pending)
+
+    def new_requests(self) -> list[Pending]:
+        """Hand over the requests made since the last call and not withdrawn, in order. Never call it in a replay."""
+        fresh = list(self._fresh.values())
+        self._fresh.clear()
+        return fresh
+
+    def withdrawn_requests(self) -> list[Pending]:
+        """Hand over the requests that the driver took and the code has given up since: in-flight work may stop."""
+        withdrawn, self._withdrawn = self._withdrawn, []
+        return withdrawn
+
+    def next_timer(self) -> tuple[str, int] | None:
+        """Return address and due time of the timer to fire first, if there is one."""
+        timer = self._timers.earliest()
+        return None if timer is None else (timer.address, timer.due_us)
+
+    @property
+    def done(self) -> bool:
+        """Whether the function has ended. Tasks it left running count for nothing: they are evicted."""
+        return self.main is not None and self.main.done()
+
+    def outcome(self) -> Outcome:
+        """Return how the function ended; `error` is asyncio.CancelledError if it let a cancel through."""
+        if self.main is None or not self.main.done():
+            raise RuntimeError(f"run {self.run_id} has not ended; look at `done` first")
+        if self.main.cancelled():
+            return Outcome(None, asyncio.CancelledError())
+        error = self.main.exception()
+        if error is not None:
+            return Outcome(None, translated(self.run_id, error))
+        return Outcome(self.main.result(), None)
+
+    def stuck(self) -> str | None:
+        """Say where the function waits if nothing durable can ever wake it; None if it has ended or may be woken."""
+        if self.main is None or self._closed or self.main.done() or self._ready or self._pending or len(self._timers):
+            return None
+        lines = [
+            f"{'the function' if not task.branch.name else 'task ' + task.get_name()} at "
+            f"{self.line_of_task(task) or UNKNOWN_LINE}"
+            for task in self._tasks.values()
+            if not task.done()
+        ]
+        return f"run {self.run_id} waits for something that no action, timer or event can complete: {'; '.join(lines)}"
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def evict(self) -> None:
+        """Take the run out of memory: its code is closed, and nothing that it does on the way out has an effect."""
+        if self._closed:
+            return
+        outer = self._enter()
+        self._closed = True
+        try:
+            self._ready.clear()
+            self._abandoned.clear()
+            close_tasks(self, [task for task in reversed(self._tasks.values()) if not task.done()])
+            self._pending.clear()
+            self._fresh.clear()
+            self._withdrawn.clear()
+            self._timers = RunTimers()
+            drop_quietly(self._generators, self._tasks)
+        finally:
+            self._leave(outer)
+
+    # --- for code inside the run -------------------------------------------------------------------------------------
+
+    def request(self, kind: str, name: str, digest: str, payload: Any) -> RunFuture:
+        """Ask for something durable at the next address of the current branch; the answer comes as an entry."""
+        if self._closed:
+            return RunFuture(self, 0)  # never answered: whoever awaits it is being closed
+        branch = self._current_branch()
+        if branch.collected and not branch.calls:
+            log.warning(
+                "run %s asks for %s while an abandoned async generator is closed, at a moment that may differ in a "
+                "replay. Fix: iterate over it inside `async with contextlib.aclosing(...)`",
+                self.run_id,
+                name,
+            )
+        address = branch.next_call()
+        future = RequestFuture(self, self.next_mark(), address)
+        task: Any = asyncio.current_task(self)
+        self._pending[address] = self._fresh[address] = Pending(address, kind, name, digest, payload, future, task)
+        self._asked += 1
+        return future
+
+    def withdraw(self, address: str) -> None:
+        """Forget a request whose future was cancelled."""
+        pending = self._pending.pop(address, None)
+        if pending is not None and self._fresh.pop(address, None) is None:
+            self._withdrawn.append(pending)
+
+    def branch(self) -> str:
+        """Return the name of the current branch: "" in the main task, "~" in a done-callback."""
+        return self._current_branch().name
+
+    def rng(self) -> random.Random:
+        """Return the current branch's random.Random, seeded by run and branch (I56)."""
+        return generator_of(self.run_id, self._current_branch())
+
+    def next_uuid(self) -> UUID:
+        """Return the current branch's next UUID, the same in every replay (I56)."""
+        return next_uuid(self.run_id, self._current_branch())
+
+    def next_mark(self) -> int:
+        """Return the hash of the next object that the run makes."""
+        task: Any = asyncio.current_task(self)
+        if task is not None and task.__class__ is RunTask and task.branch.collected:
+            self._collected_mark = (self._collected_mark or first_mark(self.run_id, COLLECTED)) + 1
+            return self._collected_mark
+        self._mark += 1
+        return self._mark
+
+    def _current_branch(self) -> Branch:
+        task: Any = asyncio.current_task(self)
+        if task is None:
+            if not self.is_running():
+                raise self._woken_from_outside("used")
+            return self._callbacks
+        if task.__class__ is not RunTask:
+            raise self._task_made_by_hand()
+        branch: Branch = task.branch
+        return branch
+
+    # --- asyncio's loop ----------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self.now_us / MICROSECONDS
+
+    def is_running(self) -> bool:
+        return _get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def create_future(self) -> RunFuture:
+        odd = waited_without_mark(sys._getframe(1))
+        if odd is not None and not self._closed:
+            raise self.not_durable(
+                f"asyncio.wait() for {type(odd).__name__.lstrip('_')}, whose place in a set differs in a replay,",
+                "wait for tasks that this function made with asyncio.create_task() or a TaskGroup",
+            )
+        return RunFuture(self, self.next_mark())
+
+    def create_task(self, coro: Any, *, name: object = None, context: Context | None = None, **options: Any) -> RunTask:
+        if self._closed:
+            coro.close()
+            task = RunTask(coro, loop=self, branch=Branch(CALLBACKS), mark=0, name=name, context=context)
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            return task
+        if made_by_as_completed(coro, sys._getframe(1)):
+            coro.close()
+            raise self.not_durable(
+                "asyncio.as_completed() over coroutines, whose order in a set differs in a replay,",
+                "pass calls of actions, or wrap each coroutine in asyncio.create_task()",
+            )
+        branch = self._current_branch().next_child()
+        self._branches[branch.name] = branch
+        return self._new_task(coro, branch, name=name, context=context, **options)
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        if self._closed:
+            return handle
+        if _get_running_loop() is not self:
+            raise self._woken_from_outside("woken")
+        if made_by_hand(callback):
+            raise self._task_made_by_hand()
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._closed:
+            return asyncio.Handle(callback, args, self, context)
+        if self.is_running():
+            raise self.not_durable("loop.call_soon_threadsafe()", "threads belong into an @action")
+        raise self._woken_from_outside("woken")
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> RunTimer:
+        return self._add_timer(self.now_us + microseconds(delay), callback, args, context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> RunTimer:
+        return self._add_timer(microseconds(when), callback, args, context)
+
+    def _add_timer(
+        self, due_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> RunTimer:
+        if self._closed:
+            return RunTimer("", due_us, callback, args, self, context)
+        timer = RunTimer(self._current_branch().next_timer(), due_us, callback, args, self, context)
+        self._timers.add(timer)
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        if isinstance(handle, RunTimer):
+            self._timers.take(handle.address)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if len(self.complaints) < _COMPLAINTS_KEPT and not self._closed:
+            self.complaints.append(Complaint(str(context.get("message", "")), error))
+        # A callback has nobody who awaits it, so what it did wrong fails the run itself.
+        if isinstance(error, NotDurable) and "handle" in context and self.fault is None:
+            self.fault = error
+
+    # --- turns -------------------------------------------------------------------------------------------------------
+
+    def _enter(self) -> tuple[asyncio.AbstractEventLoop | None, Any]:
+        outer = _get_running_loop()
+        if outer is not None and asyncio.current_task(outer) is not None:
+            raise RuntimeError(
+                f"a turn of run {self.run_id} was started inside the task {asyncio.current_task(outer)!r}; start it in "
+                "a plain callback of the loop, with loop.call_soon"
+            )
+        hooks = sys.get_asyncgen_hooks()
+        _set_running_loop(self)
+        sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=self._generator_abandoned)
+        if self._watchdog is not None:
+            self._watchdog.turn_begins(self.run_id, _BOUNDARY)
+        if self._abandoned:
+            abandoned, self._abandoned = self._abandoned, []
+            for generator in abandoned:
+                self._generator_abandoned(generator)
+        return outer, hooks
+
+    def _leave(self, before: tuple[asyncio.AbstractEventLoop | None, Any]) -> None:
+        outer, hooks = before
+        if self._watchdog is not None:
+            self._watchdog.turn_ends()
+        sys.set_asyncgen_hooks(*hooks)
+        _set_running_loop(outer)
+
+    def _run_dry(self) -> None:
+        """Run what is ready until nothing is: the quiet that must lie between two entries (I49)."""
+        ready = self._ready
+        allowed, asked = self.quota, self._asked
+        while ready:
+            if not allowed:
+                # A wide fan-out is work, not a spin: every request made since pays for some callbacks.
+                allowed = (self._asked - asked) * _CALLBACKS_FOR_A_REQUEST
+                asked = self._asked
+                if not allowed:
+                    self.fault = self._spins(ready[0])
+                    break
+            allowed -= 1
+            handle = ready.popleft()
+            if not handle._cancelled:
+                try:
+                    handle._run()
+                except SystemExit:
+                    # The task holds it as its exception and fails the run with it; the worker goes on.
+                    continue
+        if self.fault is not None:
+            raise self.fault
+
+    def _apply(self, entry: Entry) -> bool:
+        """Do what the entry says. Returns False if it says nothing any more."""
+        main, kind = self.main, entry.kind
+        if kind == CANCEL:
+            return main is not None and main.cancel(entry.value if isinstance(entry.value, str) else None)
+        if kind == TIMER:
+            timer = self._timers.take(entry.address)
+            if timer is None:
+                return self._skip(entry)
+            if entry.digest and entry.digest != str(timer.due_us):
+                raise timer_differs(self.run_id, entry, timer.due_us, self._lines_of_timer(entry.address))
+            # Clocks differ a little; to the code no timer is early.
+            self.now_us = max(self.now_us, timer.due_us)
+            self._ready.append(timer)
+            return not self.done
+        if kind not in (RESULT, ERROR):
+            raise ValueError(
+                f"run {self.run_id}: an entry of kind {kind!r} at {entry.address}; known are result, error, "
+                "timer and cancel"
+            )
+        pending = self._pending.get(entry.address)
+        if pending is None:
+            return self._skip(entry)
+        if entry.name != pending.name or entry.digest != pending.digest:
+            raise asked_for_something_else(self.run_id, entry, pending)
+        if self.done:
+            return False
+        del self._pending[entry.address]
+        self._fresh.pop(entry.address, None)
+        if kind == RESULT:
+            pending.future.set_result(entry.value)
+        else:
+            pending.future.set_exception(_raisable(entry.value))
+        return True
+
+    def _skip(self, entry: Entry) -> bool:
+        """I48: nobody waits at the address. That is right if the code asked there once and gave up, else never."""
+        mark = TIMER_MARK if entry.kind == TIMER else CALL_MARK
+        name, _, number = entry.address.rpartition(mark)
+        branch = self._branches.get(name)
+        asked = 0 if branch is None else branch.timers if mark == TIMER_MARK else branch.calls
+        if not number.isdigit() or int(number) > asked:
+            raise never_asked_for(self.run_id, entry, self._pending.values(), self.done)
+        return False
+
+    def _new_task(self, coro: Coroutine[Any, Any, Any], branch: Branch, **options: Any) -> RunTask:
+        task = RunTask(coro, loop=self, branch=branch, mark=self.next_mark(), **options)
+        if len(self._tasks) >= self._sweep_at:
+            self._tasks = {name: task for name, task in self._tasks.items() if not task.done()}
+            self._sweep_at = 2 * len(self._tasks) + _TASKS_BEFORE_A_SWEEP
+        self._tasks[branch.name] = task
+        return task
+
+    # --- async generators --------------------------------------------------------------------------------------------
+
+    def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if self._generators is None:
+            self._generators = weakref.WeakSet()
+        self._generators.add(generator)
+
+    def _generator_abandoned(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Close a generator that the code dropped halfway; Python calls this when it is about to be freed."""
+        if self._closed or self.done:
+            return  # Python frees it without running its code
+        if not self.is_running():
+            self._abandoned.append(generator)  # found by a collection in somebody else's time: at our next turn
+            return
+        if self._collected is None:
+            self._collected = Branch(COLLECTED, collected=True)
+        branch = self._collected.next_child()
+        self._branches[branch.name] = branch
+        closing: Any = generator.aclose()
+        self._new_task(closing, branch)
+
+    # --- errors and lines --------------------------------------------------------------------------------------------
+
+    def not_durable(self, what: str, hint: str) -> NotDurable:
+        return NotDurable(
+            f"run {self.run_id} used {what} at {self._current_line()}, which can't be repeated", hint=hint
+        )
+
+    def _task_made_by_hand(self) -> NotDurable:
+        return self.not_durable("a task that was not made by its own loop", "make tasks with asyncio.create_task()")
+
+    def _woken_from_outside(self, how: str) -> NotDurable:
+        line = line_of_stack(sys._getframe(1), _BOUNDARY) or "a callback of another loop"
+        waiting = "; ".join(filter(None, (self.line_of_task(task) for task in self._tasks.values() if not task.done())))
+        fault = NotDurable(
+            f"run {self.run_id} was {how} from outside by {line}, while it waits at {waiting or UNKNOWN_LINE}",
+            hint="let an event, an action or another run complete what the function waits for",
+        )
+        if self.fault is None and not self.done:
+            self.fault = fault
+            if self.on_fault is not None:
+                self.on_fault()
+        return fault
+
+    def _spins(self, handle: asyncio.Handle) -> NotDurable:
+        owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+        line = self.line_of_task(owner) if isinstance(owner, RunTask) else ""
+        return NotDurable(
+            f"run {self.run_id} ran {self.quota:,} callbacks without asking for anything: it spins at "
+            f"{line or UNKNOWN_LINE}",
+            hint="wait with an asyncio.Event, a condition or asyncio.sleep() of more than 0 seconds instead of polling",
+        )
+
+    def line_of_task(self, task: RunTask) -> str:
+        """Return the user's line at which a task waits, or else at which the task that made it does."""
+        line = "" if task.done() else line_of_await(task.get_coro())
+        return line or self._line_of_parents(task.branch)
+
+    def _line_of_parents(self, branch: Branch) -> str:
+        name = branch.parent_name()
+        while name is not None:
+            parent = self._tasks.get(name)
+            if parent is not None and not parent.done():
+                line = line_of_await(parent.get_coro())
+                if line:
+                    return line
+            name = self._branches[name].parent_name()
+        return ""
+
+    def _current_line(self) -> str:
+        line = line_of_stack(sys._getframe(1), _BOUNDARY)
+        if not line:
+            task: Any = asyncio.current_task(self)
+            if task.__class__ is RunTask:
+                line = self._line_of_parents(task.branch)
+        return line or UNKNOWN_LINE
+
+    def _lines_of_timer(self, address: str) -> str:
+        task = self._tasks.get(address.rpartition(TIMER_MARK)[0])
+        return (self.line_of_task(task) if task is not None else "") or UNKNOWN_LINE
+
+
+def _raisable(error: Any) -> BaseException:
+    if isinstance(error, StopIteration):  # can't be raised into a coroutine
+        told = RuntimeError(f"a call raised StopIteration({error.value!r})")
+        told.__cause__ = error
+        return told
+    if not isinstance(error, BaseException):
+        raise TypeError(f"the value of an error entry is an exception, not {type(error).__name__}")
+    return error
+
+
+# Below these frames of a stack lies the program that drives the run.
+_BOUNDARY: Final[frozenset[CodeType]] = frozenset(
+    function.__code__ for function in (RunLoop.begin, RunLoop.deliver, RunLoop.evict)
+)

@@ -1,0 +1,31 @@
+"""Randomness that repeats: seeded by run and branch, so it costs no write and no branch disturbs another (I56)."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+from holdfast.core.ids import hashed
+from holdfast.runtime.run_task import Branch
+
+_MARK_BITS = 56  # a hash has 61 bits; the rest is room for counting up
+
+
+def first_mark(run_id: str, purpose: str) -> int:
+    """Return where the marks of a run start: far from those of other runs, the same in every process."""
+    return int(hashed("mark", purpose, run_id), 16) >> (256 - _MARK_BITS)
+
+
+def generator_of(run_id: str, branch: Branch) -> random.Random:
+    """Return the branch's one generator: asking for it again goes on where the branch left off."""
+    if branch.generator is None:
+        seed = int(hashed("rng", run_id, branch.name), 16)
+        branch.generator = random.Random(seed)  # noqa: S311 - it must repeat; secrets are made in actions
+    return branch.generator
+
+
+def next_uuid(run_id: str, branch: Branch) -> uuid.UUID:
+    """Return the branch's next UUID, of version 4 in form."""
+    branch.uuids += 1
+    digest = hashed("uuid", run_id, branch.name, str(branch.uuids))
+    return uuid.UUID(hex=digest[:32], version=4)

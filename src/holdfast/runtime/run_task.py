@@ -1,0 +1,123 @@
+"""Branches of a run, and the futures and tasks that repeat: same addresses, same hashes, in every replay.
+
+Theory of operation. A task's place in the tree of tasks is its *branch*: "" for the main task, "2" for the second task
+that it creates, "2.1" for that one's first. A branch numbers its own calls, timers and children, so an address says
+who asked, and as which of its requests, whatever the other branches did meanwhile.
+
+asyncio keeps tasks and futures in sets (`wait`, `as_completed`, `TaskGroup`), and code iterates over them. By default
+they hash by memory address, which differs from process to process. Here they hash by the order in which the run
+created them: its *mark*. Marks start at a number derived from the run's id, because asyncio also keeps all tasks of
+the process in one set, and there the first tasks of all runs would collide.
+
+Whatever the garbage collector starts (the end of an abandoned async generator) happens at no fixed moment, so it has
+branches and marks of its own and takes no number of anyone else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from holdfast.runtime.run_loop import RunLoop
+
+CALL_MARK: Final = "#"
+TIMER_MARK: Final = "@"
+CALLBACKS: Final = "~"  # what a done-callback asks for: no task is current there
+COLLECTED: Final = "gc-"
+
+
+class Branch:
+    """One task's place in the run, and how much it has asked for so far."""
+
+    __slots__ = ("calls", "children", "collected", "generator", "name", "timers", "uuids")
+
+    def __init__(self, name: str, *, collected: bool = False) -> None:
+        self.name = name
+        self.collected = collected
+        self.calls = 0
+        self.timers = 0
+        self.children = 0
+        self.uuids = 0
+        self.generator: random.Random | None = None
+
+    def next_call(self) -> str:
+        self.calls += 1
+        return f"{self.name}{CALL_MARK}{self.calls}"
+
+    def next_timer(self) -> str:
+        self.timers += 1
+        return f"{self.name}{TIMER_MARK}{self.timers}"
+
+    def next_child(self) -> Branch:
+        self.children += 1
+        # "~" and "gc-" are heads, not parents: their first child is ~1, not ~.1.
+        joint = "" if self.name in ("", CALLBACKS, COLLECTED) else "."
+        return Branch(f"{self.name}{joint}{self.children}", collected=self.collected)
+
+    def parent_name(self) -> str | None:
+        """Return the branch that created this one; None for the main branch and those that no task created."""
+        head, joint, _ = self.name.rpartition(".")
+        if joint:
+            return head
+        return "" if self.name.isdigit() else None
+
+
+class RunFuture(asyncio.Future[Any]):
+    """A future of the run, which hashes by the order of creation."""
+
+    __slots__ = ("mark",)
+
+    def __init__(self, loop: RunLoop, mark: int) -> None:
+        self.mark = mark
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.mark
+
+
+class RequestFuture(RunFuture):
+    """The answer to one durable request. Cancelling it withdraws the request at once."""
+
+    __slots__ = ("address",)
+
+    def __init__(self, loop: RunLoop, mark: int, address: str) -> None:
+        self.address = address
+        super().__init__(loop, mark)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if not super().cancel(msg):
+            return False
+        # Here and not in a done-callback: a request that the code has given up must not be started in between.
+        loop: Any = self.get_loop()
+        loop.withdraw(self.address)
+        return True
+
+
+class RunTask(asyncio.Task[Any]):
+    """A task of the run: knows its branch, and is named after it unless the user names it."""
+
+    __slots__ = ("branch", "mark")
+
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        loop: RunLoop,
+        branch: Branch,
+        mark: int,
+        name: object = None,
+        context: Context | None = None,
+        **options: Any,
+    ) -> None:
+        # Before asyncio's own part: that registers the task in a set, and runs an eager task's first step.
+        self.branch = branch
+        self.mark = mark
+        shown = str(name) if name is not None else branch.name or "main"
+        super().__init__(coro, loop=loop, name=shown, context=context, **options)
+
+    def __hash__(self) -> int:
+        return self.mark

@@ -1,0 +1,26 @@
+-- Where a function's history begins, after it went on as another call.
+ALTER TABLE runs ADD COLUMN base bigint NOT NULL DEFAULT 0;
+-- How many events were sent to a run that it has not taken.
+ALTER TABLE runs ADD COLUMN mailbox integer NOT NULL DEFAULT 0;
+CREATE INDEX runs_by_parent ON runs (parent) WHERE parent IS NOT NULL;
+
+-- Which of a run's waits a row belongs to, and what was asked for there.
+ALTER TABLE waits ALTER COLUMN slot TYPE bigint;
+ALTER TABLE waits ADD COLUMN address text COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE waits ADD COLUMN name text COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE waits ADD COLUMN digest text COLLATE "C" NOT NULL DEFAULT '';
+
+-- What becomes of events that nobody takes.
+ALTER TABLE events ADD COLUMN status text COLLATE "C" NOT NULL DEFAULT 'queued';
+ALTER TABLE events ADD COLUMN on_target_end text COLLATE "C" NOT NULL DEFAULT 'discard';
+ALTER TABLE events ADD COLUMN reason text COLLATE "C";
+CREATE INDEX events_by_target ON events (target) WHERE target IS NOT NULL;
+CREATE INDEX events_expiring ON events (expires) WHERE expires IS NOT NULL;
+CREATE INDEX events_not_queued ON events (status) WHERE status <> 'queued';
+
+-- Ids of events and commands that were taken: each applies once.
+CREATE TABLE inputs (
+  scope text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, run text COLLATE "C", answer text COLLATE "C" NOT NULL,
+  at bigint NOT NULL, PRIMARY KEY (scope, id)
+);
+CREATE INDEX inputs_by_run ON inputs (run) WHERE run IS NOT NULL;
