@@ -1,8 +1,9 @@
 """`@hf.action`: a user's function with side effects, with a name and a policy.
 
-An Action is called like the function it wraps and always gives a coroutine. Inside a run the
-engine calls it; inside a step or another action it runs as part of that; outside it simply runs.
-Policies (retry, timeout, queue) are the engine's business and are not applied to direct calls.
+An Action is called like the function it wraps and always gives a coroutine. In the code of a workflow
+that is a request, recorded and done by the engine; inside a step or another action it runs as part of
+that; outside it simply runs. Policies (retry, timeout, queue) are the engine's business and are not
+applied to direct calls.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ import copy
 import enum
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, Literal, Never, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.context import entered, is_running, require_transaction, stand_in_context
+from holdfast.authoring.function_calls import ActionCall, running_function
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES, CallCodec
 from holdfast.core.errors import UsageError
 from holdfast.core.graph import NodePolicy, known_names, validated_timeout
 from holdfast.core.retry import ACTION_RETRY, Retry
+
+if TYPE_CHECKING:
+    from holdfast.authoring.functions import Workflow
 
 __all__ = ["UNSET", "Action", "Bound", "Isolation", "Unset", "action", "overridden"]
 
@@ -59,9 +64,9 @@ def overridden(
 
 @dataclass(frozen=True, slots=True)
 class Bound(Generic[R_co]):
-    """An action together with its arguments: a value that `engine.start` accepts."""
+    """An action or a workflow together with its arguments: a value that `engine.start` accepts."""
 
-    action: Action[..., R_co]
+    target: Action[..., R_co] | Workflow[..., R_co]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
@@ -136,7 +141,15 @@ class Action(Generic[P, R]):
             self._codec.append(CallCodec(self._fn, name=f"action {self.name}"))
         return self._codec[0]
 
-    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        run = running_function.get()
+        # The context of an action comes first: what an action calls is part of it, also where a workflow called it.
+        if run is None or is_running():
+            return self.directly(*args, **kwargs)
+        return run.call(ActionCall(self, args, kwargs))
+
+    async def directly(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run it here and now, as part of the action that runs already or with a stand-in context; for the engine."""
         if self._transactional:
             require_transaction(f"action {self.name}")
         if is_running():

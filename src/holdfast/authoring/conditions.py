@@ -9,7 +9,7 @@ names of events, ids of runs, and one deadline. Exactly one of them wins (I50).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, overload
@@ -246,8 +246,7 @@ class Child(Protocol[T_co]):
     @property
     def result_codec(self) -> CallCodec | None: ...
 
-    def returned(self) -> T_co:
-        """Never called: it says what the type of the result is."""
+    def result(self) -> Coroutine[Any, Any, T_co]: ...
 
 
 @overload
@@ -323,9 +322,10 @@ def as_condition(what: str, thing: object) -> Condition[Any]:
 def checked_run_id(what: str, run: object) -> str:
     """The id of a run that is given as itself or as a handle."""
     found = run if isinstance(run, str) else getattr(run, "id", None)
-    if not isinstance(found, str) or isinstance(run, Condition):
+    if not isinstance(found, str) or isinstance(run, Received):  # whose id is the event's
         raise UsageError(
-            f"{what} was given {run!r:.80}, a {type(run).__name__}, which is no run", hint="give a run's id or its handle"
+            f"{what} was given {run!r:.80}, a {type(run).__name__}, which is no run",
+            hint="give a run's id or its handle",
         )
     return validated_name(found, f"the run in {what}")
 

@@ -24,15 +24,27 @@ from holdfast.authoring.flow_control import (
     checked_delay,
     checked_reason,
 )
+from holdfast.authoring.function_calls import FunctionRun, running_function
 from holdfast.core.errors import UsageError
 from holdfast.core.ids import idempotency_key
 
 if TYPE_CHECKING:
     from holdfast.authoring.dags import Dag
 
-__all__ = ["Context", "NodeInfo", "Tx", "current", "entered", "is_running", "require_transaction", "stand_in_context"]
+__all__ = [
+    "Context",
+    "NodeInfo",
+    "Tx",
+    "current",
+    "entered",
+    "entered_function",
+    "is_running",
+    "require_transaction",
+    "stand_in_context",
+]
 
 ACTION_LOGGER = logging.getLogger("holdfast.actions")
+WORKFLOW_LOGGER = logging.getLogger("holdfast.workflows")
 
 
 class Tx(Protocol):
@@ -75,10 +87,22 @@ class ContextLogger(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
 
+class FunctionLogger(ContextLogger):
+    """A workflow's logger: silent while the run replays what it has logged before."""
+
+    def __init__(self, run: FunctionRun) -> None:
+        super().__init__(WORKFLOW_LOGGER, {"run": run.run_id, "workflow": run.workflow_name})
+        self._run = run
+
+    def isEnabledFor(self, level: int) -> bool:
+        return not self._run.replaying and super().isEnabledFor(level)
+
+
 class Context:
     """Who is running: the run, the node, the attempt, and what they may tell the engine meanwhile."""
 
     __slots__ = (
+        "_function",
         "_is_cancelled",
         "_logger",
         "_on_heartbeat",
@@ -105,6 +129,7 @@ class Context:
         on_heartbeat: Callable[[], Awaitable[None]] | None = None,
         on_note: Callable[[str], None] | None = None,
         is_cancelled: Callable[[], bool] | None = None,
+        function: FunctionRun | None = None,
     ) -> None:
         self.run_id = run_id
         self.workflow_name = workflow_name
@@ -116,6 +141,7 @@ class Context:
         self._on_heartbeat = on_heartbeat
         self._on_note = on_note
         self._is_cancelled = is_cancelled
+        self._function = function  # set for the code of a workflow itself, which is no node
         # Made at the first use: most actions never log, and this is on the path of every one.
         self._logger: ContextLogger | None = None
 
@@ -149,7 +175,12 @@ class Context:
 
     @property
     def logger(self) -> ContextLogger:
-        """A logger whose records carry `run`, `workflow`, `node`, `attempt` and `worker`."""
+        """A logger whose records carry `run`, `workflow`, `node`, `attempt` and `worker`.
+
+        In the code of a workflow: `run` and `workflow`, and nothing is logged again when the run is replayed.
+        """
+        if self._logger is None and self._function is not None:
+            self._logger = FunctionLogger(self._function)
         if self._logger is None:
             identity = {
                 "run": self.run_id,
@@ -198,6 +229,11 @@ class Context:
         raise FinishThisRun(self._reason(reason))
 
     def _reason(self, reason: object) -> str:
+        if self._function is not None:
+            raise UsageError(
+                f"workflow {self.workflow_name} said what should become of a node, and its own code is none",
+                hint="return or raise to end the run, or call it in an action",
+            )
         return checked_reason(reason, self.node.name)
 
 
@@ -205,11 +241,14 @@ _current: ContextVar[Context | None] = ContextVar("holdfast_context", default=No
 
 
 def current() -> Context:
-    """The context of the action or step that is running here; UsageError when none is."""
+    """The context of the action, step or workflow that is running here; UsageError when none is."""
     context = _current.get()
     if context is None:
+        run = running_function.get()
+        if run is not None:
+            return _context_of(run)
         raise UsageError(
-            "hf.current() was called where no action or step is running",
+            "hf.current() was called where no action, step or workflow is running",
             hint="call it inside one; in tests await the action itself instead of its .fn, or use "
             "holdfast.testing.action_context()",
         )
@@ -217,7 +256,7 @@ def current() -> Context:
 
 
 def is_running() -> bool:
-    """Whether an action or step is running here, so that `current()` would return."""
+    """Whether an action or step is running here. The code of a workflow is neither."""
     return _current.get() is not None
 
 
@@ -229,6 +268,31 @@ def entered(context: Context) -> Iterator[Context]:
         yield context
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def entered_function(run: FunctionRun) -> Iterator[None]:
+    """Make the code in this block the code of a workflow's run, whatever it was started from.
+
+    The context of an action would come first, and one may be inherited: an action that opens an engine passes its
+    context on to every task of that engine.
+    """
+    function_token, context_token = running_function.set(run), _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(context_token)
+        running_function.reset(function_token)
+
+
+def _context_of(run: FunctionRun) -> Context:
+    return Context(
+        run_id=run.run_id,
+        workflow_name=run.workflow_name,
+        node=NodeInfo(id="", name=run.workflow_name, attempt=1),
+        idempotency_key=idempotency_key(run.workflow_name, run.run_id, ""),
+        function=run,
+    )
 
 
 def stand_in_context(name: str = "stand-in", *, workflow: Dag | None = None) -> Context:

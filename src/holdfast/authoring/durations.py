@@ -65,7 +65,8 @@ def _timedelta(what: str, unit: str, amount: object) -> timedelta:
         except OverflowError:
             return timedelta.max
     raise UsageError(
-        f"{what} was given {unit}={amount!r:.80}, a {type(amount).__name__}", hint="give a finite number, or a timedelta"
+        f"{what} was given {unit}={amount!r:.80}, a {type(amount).__name__}",
+        hint="give a finite number, or a timedelta",
     )
 
 

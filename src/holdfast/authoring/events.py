@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args, overlo
 
 from holdfast.authoring.conditions import Condition, Received, WaitParts
 from holdfast.authoring.durations import span_us
-from holdfast.authoring.registry import Place, Registry, default_registry, validated_name
+from holdfast.authoring.registry import MAIN_MODULES, Place, Registry, default_registry, validated_name
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, MAX_INT, UNTYPED, Codecs, digest
 from holdfast.core.codec_shape import display, shape_of
 from holdfast.core.errors import UsageError
@@ -46,12 +46,25 @@ class Event(Condition[Received[T]], Generic[T]):
         """How long it is kept while nobody waits, in microseconds; None: for ever."""
         return None if self.expires is None else self.expires // timedelta(microseconds=1)
 
+    @property
+    def described(self) -> str:
+        """Its type and settings, for the error about two definitions that differ."""
+        type_name = "any JSON" if self.type is UNTYPED else display(self.type)
+        return f"{type_name}, expires={self.expires}, on_target_end={self.on_target_end!r}, by {self.place}"
+
+    def defines_the_same(self, other: Event[Any]) -> bool:
+        """Whether another definition means this event, or is the same line after a reload."""
+        same_settings = (self.expires, self.on_target_end) == (other.expires, other.on_target_end)
+        if same_settings and _same_type(self.type, other.type):
+            return True
+        if self.place is None or other.place is None:
+            return False
+        return self.place.same_definition(other.place) and self.place.line == other.place.line
+
     def add_to(self, parts: WaitParts) -> None:
         parts.add_event(self.name, self)
 
-    def encode(
-        self, payload: object, *, limit: int = DEFAULT_LIMIT_BYTES, codecs: Codecs = DEFAULT_CODECS
-    ) -> bytes:
+    def encode(self, payload: object, *, limit: int = DEFAULT_LIMIT_BYTES, codecs: Codecs = DEFAULT_CODECS) -> bytes:
         """The payload as bytes; PayloadRefused unless it is of the event's type and comes back equal."""
         return codecs.encode(payload, self.type, where=self._where, limit=limit).data
 
@@ -153,6 +166,15 @@ def as_event(what: str, thing: object, registry: Registry) -> Event[Any]:
         f"{what} was given {thing!r:.80}, a {type(thing).__name__}, which is no event",
         hint='define one with hf.event("name", Type) at module level and pass that, or pass its name',
     )
+
+
+def _same_type(one: object, other: object) -> bool:
+    """A class that was reloaded, or imported once more as the main program, is another object of the same name."""
+    if one == other:
+        return True
+    if not isinstance(one, type) or not isinstance(other, type) or one.__qualname__ != other.__qualname__:
+        return False
+    return one.__module__ == other.__module__ or bool(MAIN_MODULES & {one.__module__, other.__module__})
 
 
 def _place_of(name: str, frame: FrameType) -> Place:

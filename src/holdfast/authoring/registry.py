@@ -20,6 +20,7 @@ from holdfast.core.graph import known_names
 
 if TYPE_CHECKING:
     from holdfast.authoring.actions import Action
+    from holdfast.authoring.events import Event
 
 __all__ = ["Definition", "Place", "Registered", "Registry", "default_registry", "validated_name"]
 
@@ -107,6 +108,7 @@ class Registry:
     def __init__(self) -> None:
         self._actions: dict[str, Registered] = {}
         self._workflows: dict[str, Registered] = {}
+        self._events: dict[str, Event[Any]] = {}
         self.version = 0  # grows with every definition, so that what is derived from the names can be kept
 
     def __repr__(self) -> str:
@@ -121,6 +123,11 @@ class Registry:
     def workflows(self) -> Mapping[str, Registered]:
         """Workflows by name and by alias, read-only."""
         return MappingProxyType(self._workflows)
+
+    @property
+    def events(self) -> Mapping[str, Event[Any]]:
+        """Events that were defined with hf.event, by name, read-only."""
+        return MappingProxyType(self._events)
 
     def add(self, thing: Registered) -> None:
         """Enter a definition under its name and aliases.
@@ -147,6 +154,17 @@ class Registry:
         for name in definition.names:
             table[name] = thing
         self.version += 1
+
+    def add_event(self, event: Event[Any]) -> None:
+        """Enter an event. The same definition again is welcome; another type or setting under its name is an error."""
+        earlier = self._events.get(event.name)
+        if earlier is not None and not earlier.defines_the_same(event):
+            raise UsageError(
+                f"event {event.name!r} is defined twice: as {earlier.described} and as {event.described}",
+                hint="define it once and import it, give one of them another name, or keep them apart with "
+                "registry=hf.Registry()",
+            )
+        self._events[event.name] = event
 
     def action(self, name: str) -> Action[..., Any]:
         """The action under this name or alias; MissingJob with the nearest names otherwise."""

@@ -15,6 +15,7 @@ from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
 from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag, OnFailure
+from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
 from holdfast.core.errors import DagError, PayloadTooLarge, UnknownWorkflow, UsageError
@@ -23,8 +24,8 @@ from holdfast.core.graph import Graph, Node, NodePolicy, known_names
 __all__ = ["StartSpec", "check_jobs", "graph_of_action", "resolve_start"]
 
 STARTABLE = (
-    "an instance of an hf.Dag class, what DagBuilder.build() gives, an action or a template with its arguments, "
-    "action.bind(…), or a registered name"
+    "an instance of an hf.Dag class, what DagBuilder.build() gives, a workflow, an action or a template with its "
+    "arguments, workflow.bind(…), action.bind(…), or a registered name"
 )
 
 
@@ -35,20 +36,22 @@ class StartSpec:
     `input_digest` is equal for equal inputs, whatever their bytes: it decides whether a key is used for
     the same start again (I12). `source` says where the graph will be read from at each decision: the
     class or the action that is registered as `workflow`, or, when it was built, `document`, its frozen
-    nodes (I27). `override` is the policy given with `.options(…)` for this run alone; the graph holds it
+    nodes (I27); a function has no graph. `queue` is the definition's own, for a start that names none.
+    `override` is the policy given with `.options(…)` for this run alone; the graph holds it
     already, but code read later does not, so it has to be stored with the run.
     """
 
     workflow: str
-    model: Literal["dag"]
+    model: Literal["dag", "function"]
     input: bytes
     input_digest: str
     codec: str
-    graph: Graph
-    source: Literal["class", "action", "built"]
+    graph: Graph | None
+    source: Literal["class", "action", "built", "function"]
     on_failure: OnFailure
     override: NodePolicy | None = None
     document: bytes = b""
+    queue: str | None = None
 
 
 def resolve_start(
@@ -74,10 +77,15 @@ def resolve_start(
     if isinstance(thing, Bound):
         if args:
             raise UsageError(
-                f"action {thing.action.name} was bound to its arguments and started with {len(args)} more",
+                f"{'workflow' if isinstance(thing.target, Workflow) else 'action'} {thing.target.name} was bound to "
+                f"its arguments and started with {len(args)} more",
                 hint="give all of them to bind(…)",
             )
-        return _of_action(thing.action, thing.args, thing.kwargs, registry, limit, codecs)
+        if isinstance(thing.target, Workflow):
+            return _of_function(thing.target, thing.args, thing.kwargs, registry, limit, codecs)
+        return _of_action(thing.target, thing.args, thing.kwargs, registry, limit, codecs)
+    if isinstance(thing, Workflow):
+        return _of_function(thing, args, {}, registry, limit, codecs)
     if isinstance(thing, Action):
         return _of_action(thing, args, {}, registry, limit, codecs)
     if isinstance(thing, BuiltDag):
@@ -110,6 +118,8 @@ def graph_of_action(action: Action[..., Any], name: str | None = None) -> Graph:
 
 def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int, codecs: Codecs) -> StartSpec:
     found = registry.startable(name)
+    if isinstance(found, Workflow):
+        return _of_function(found, args, {}, registry, limit, codecs)
     if isinstance(found, Action):
         return _of_action(found, args, {}, registry, limit, codecs)
     if isinstance(found, DagTemplate):
@@ -166,6 +176,30 @@ def _of_action(
         source="action",
         on_failure="fail",
         override=action.policy if registered is not None and registered.policy != action.policy else None,
+    )
+
+
+def _of_function(
+    workflow: Workflow[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    registry: Registry,
+    limit: int,
+    codecs: Codecs,
+) -> StartSpec:
+    _check_known(workflow.name, registry)
+    workflow.check_arguments(args, kwargs)
+    data = workflow.call.encode_call(args, kwargs, limit=limit, codecs=codecs)
+    return StartSpec(
+        workflow=workflow.name,
+        model="function",
+        input=data,
+        input_digest=workflow.call.input_digest(data, codecs=codecs),
+        codec=codecs.default.tag,
+        graph=None,
+        source="function",
+        on_failure="fail",
+        queue=workflow.queue,
     )
 
 
@@ -260,16 +294,18 @@ def _refusal(thing: object) -> UsageError:
         return DagError(f"{thing!r} was started, and is not built yet", hint="write engine.start(builder.build())")
     if inspect.iscoroutine(thing):
         owner = None if thing.cr_frame is None else thing.cr_frame.f_locals.get("self")
-        name = f"action {owner.name}" if isinstance(owner, Action) else thing.__qualname__
+        kind = "action" if isinstance(owner, Action) else "workflow"
+        name = f"{kind} {owner.name}" if isinstance(owner, Action | Workflow) else thing.__qualname__
         thing.close()  # or Python would warn later, far from the mistake, that it was never awaited
         return UsageError(
             f"{name} was called already, and a coroutine was started",
-            hint="pass the action and its arguments: engine.start(action, argument), or action.bind(…)",
+            hint=f"pass the {kind} and its arguments: engine.start({kind}, argument), or {kind}.bind(…)",
         )
     if inspect.isroutine(thing):
         name = getattr(thing, "__qualname__", repr(thing))
         return UsageError(
             f"{name} is a plain function, which has no name to be stored under",
-            hint="decorate it with @hf.action, or with @hf.dag_template if it builds a DAG, and start that",
+            hint="decorate it with @hf.workflow, with @hf.action, or with @hf.dag_template if it builds a DAG, and "
+            "start that",
         )
     return UsageError(f"a {type(thing).__name__} cannot be started: {thing!r:.80}", hint=f"start {STARTABLE}")

@@ -14,6 +14,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from holdfast.authoring.actions import Action
+from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
+from holdfast.authoring.dag_template import DagTemplate
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.registry import Registry
 from holdfast.cli.failures import NOT_FOUND, USAGE, Failure
@@ -22,7 +24,7 @@ from holdfast.core.codec import DEFAULT_CODECS
 from holdfast.core.errors import HoldfastError, PayloadRefused, UsageError
 from holdfast.core.graph import known_names
 
-Startable = Action[..., Any] | type[Dag]
+Startable = Action[..., Any] | DagTemplate[...] | type[Dag] | BuiltDag | DagBuilder
 
 
 def find_startable(target: str, registry: Registry) -> Startable:
@@ -42,11 +44,13 @@ def find_startable(target: str, registry: Registry) -> Startable:
 
 
 def _is_startable(thing: object) -> bool:
-    return isinstance(thing, Action) or (isinstance(thing, type) and issubclass(thing, Dag) and thing is not Dag)
+    if isinstance(thing, type):
+        return issubclass(thing, Dag) and thing is not Dag
+    return isinstance(thing, Action | DagTemplate | BuiltDag | DagBuilder)
 
 
 def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]) -> NoReturn:
-    known = f"it has {', '.join(offered)}" if offered else "it defines no action and no Dag"
+    known = f"it has {', '.join(offered)}" if offered else "it defines no action, no Dag and no template"
     if found is None:
         raise Failure(
             f"module {module.__name__} has no {path!r}",
@@ -55,7 +59,7 @@ def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]
         )
     raise Failure(
         f"{module.__name__}:{path} has the type {type(found).__name__}, which cannot be started",
-        hint=f"name an action or a Dag class of {module.__name__}: {known}",
+        hint=f"name an action, a Dag class or a template of {module.__name__}: {known}",
         code=USAGE,
     )
 
@@ -69,16 +73,29 @@ def _registered(name: str, registry: Registry) -> Startable:
 
 
 def bind(startable: Startable, words: Sequence[str]) -> Any:
-    """The action with its arguments, or an instance of the Dag class: what `engine.start` takes."""
+    """The action or template with its arguments, an instance of the Dag class, or the built DAG: what `engine.start`
+    takes."""
     try:
-        if isinstance(startable, Action):
+        if isinstance(startable, BuiltDag | DagBuilder):
+            return _built(startable, words)
+        if isinstance(startable, Action | DagTemplate):
             return _bound(startable, words)
         return startable(**_fields(startable, words))
     except PayloadRefused as error:
         raise UsageError(error.message, hint=error.hint) from error
 
 
-def _bound(action: Action[..., Any], words: Sequence[str]) -> Any:
+def _built(dag: BuiltDag | DagBuilder, words: Sequence[str]) -> BuiltDag:
+    if words:
+        raise Failure(
+            f"{words[0]!r} is one argument too many: the nodes of {dag.name} have theirs already",
+            hint="write a @hf.dag_template to build it from arguments",
+            code=USAGE,
+        )
+    return dag.build() if isinstance(dag, DagBuilder) else dag
+
+
+def _bound(action: Action[..., Any] | DagTemplate[...], words: Sequence[str]) -> Any:
     signature = inspect.signature(action.fn)
     hints = _hints(action.fn)
     parameters = list(signature.parameters.values())

@@ -15,6 +15,7 @@ from holdfast.cli.times import moment_of
 
 if TYPE_CHECKING:
     from holdfast.core.rows import Work
+    from holdfast.engine import Engine
 
 
 @click.group()
@@ -35,7 +36,9 @@ def dead() -> None:
 async def list_dead(options: Options, limit: int) -> None:
     """List dead letters, oldest first."""
     async with opened(options) as engine:
-        items = [_shown(work) for work in await engine.dead(limit)]
+        found = await engine.dead(limit)
+        names = await _names(engine, found)
+        items = [_shown(work, names) for work in found]
     if options.as_json:
         print_json({"dead": items})
     elif not items:
@@ -58,12 +61,29 @@ async def list_dead(options: Options, limit: int) -> None:
         )
 
 
-def _shown(work: Work) -> dict[str, Any]:
+async def _names(engine: Engine, found: list[Work]) -> dict[tuple[str, str], str]:
+    """What people call the nodes: those of a built DAG have ids of their own."""
+    from holdfast.core.errors import HoldfastError
+
+    names: dict[tuple[str, str], str] = {}
+    for row in await engine.store.runs(list({work.run for work in found})):
+        try:
+            graph = await engine.definitions.load(engine.store, row)
+        except HoldfastError:  # one damaged graph must not hide the dead letters of others
+            continue
+        for work in found:
+            if work.run == row.id and graph is not None and work.node in graph.by_id:
+                names[work.run, work.node] = graph.by_id[work.node].name
+    return names
+
+
+def _shown(work: Work, names: dict[tuple[str, str], str]) -> dict[str, Any]:
     from holdfast.core.codec import decode_error
 
     return {
         "run": work.run,
-        "node": work.node,
+        "node": names.get((work.run, work.node), work.node),
+        "id": work.node,
         "workflow": work.workflow,
         "attempt": work.attempt,
         "died_at": moment_of(work.finished),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import textwrap
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.explain import Explanation
 
 NARROWEST: Final = 40
-PROGRAM: Final = "holdfast "
+PROGRAM: Final = re.compile(r"(?:^|(?<=&& ))holdfast ")
 
 
 @click.command()
@@ -66,6 +67,6 @@ def _for_this_database(explanation: Explanation, options: Options) -> Explanatio
     # A password belongs into no text that is copied; whoever typed it has to type it again.
     if options.url is None or redacted(options.url) != options.url:
         return explanation
-    said = f"{PROGRAM}--url {shlex.quote(options.url)} "
-    fixes = tuple(replace(fix, command=fix.command.replace(PROGRAM, said)) for fix in explanation.fixes)
+    said = f"holdfast --url {shlex.quote(options.url)} "
+    fixes = tuple(replace(fix, command=PROGRAM.sub(lambda _: said, fix.command)) for fix in explanation.fixes)
     return replace(explanation, fixes=fixes)

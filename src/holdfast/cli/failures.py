@@ -23,7 +23,7 @@ CODES: Final = (
     (OK, "done"),
     (FAILED, "the operation was refused or failed, or the run did"),
     (USAGE, "the command line is wrong, or a module could not be imported"),
-    (NOT_FOUND, "there is no such run, node, module or database"),
+    (NOT_FOUND, "there is no such run, node, module, file or database"),
     (UNAVAILABLE, "the database cannot be reached or used"),
     (INTERRUPTED, "interrupted with Ctrl-C"),
 )
@@ -34,6 +34,8 @@ SHELL_WORDS: Final = (
     ('pass if_exists="restart"', "give --restart"),
     ('if_exists="restart"', "--restart"),
     ("; result(wait_paused=True) waits for that", ""),
+    ("import the module that defines it", "say --app with the module that defines it"),
+    ("export it again", "`holdfast export` it again"),
 )
 
 

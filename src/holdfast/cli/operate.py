@@ -5,17 +5,19 @@ Asking for what is already so is fine, and says so. Asking for what cannot be is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.cli.failures import FAILED, Failure
+from holdfast.cli.failures import FAILED, Failure, note
 from holdfast.cli.finding import find_run
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
 from holdfast.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
+
+NAMES_SHOWN: Final = 10
 
 
 async def report_change(
@@ -103,10 +105,11 @@ async def retry(options: Options, run: str) -> None:
     """Give every node that gave up a new attempt."""
     async with opened(options) as engine:
         row = await find_run(engine, run)
+        from holdfast.explain.words import listed
+
         nodes = await engine.get(row.id).retry(by=operator())
-        await report_change(
-            options, engine, row.id, True, f"run {row.id} goes on; again: {', '.join(nodes)}", tuple(nodes)
-        )
+        said = f"run {row.id} goes on; again: {listed(nodes, NAMES_SHOWN)}"
+        await report_change(options, engine, row.id, True, said, tuple(nodes))
 
 
 @click.command()
@@ -132,10 +135,13 @@ async def reattempt(options: Options, run: str, node: str) -> None:
 async def skip(options: Options, run: str, node: str) -> None:
     """Count a node as done without running it.
 
-    What follows the node is in the workflow's code: say --app with the module that defines it, or a worker that has the
-    code finds out within a minute.
+    What follows a node of a class is in the code: with --app and the module that defines it the run goes on at once,
+    without it a worker that has the code goes on within a minute.
     """
     async with opened(options) as engine:
         row = await find_run(engine, run)
         await engine.get(row.id).skip(node, by=operator())
         await report_change(options, engine, row.id, True, f"node {node} of run {row.id} is skipped", (node,))
+        (now,) = await engine.store.runs([row.id])
+        if now.signature is None and now.definition is None and not now.ended:
+            note(f"what follows is in the code of {row.workflow}: a worker that has it goes on within a minute")

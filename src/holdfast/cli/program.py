@@ -16,7 +16,13 @@ from holdfast.cli.options import Options, common_options
 # Every command and its home, in the order in which help shows them.
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Run": {"worker": "holdfast.cli.work", "start": "holdfast.cli.start"},
-    "Look": {"runs": "holdfast.cli.runs", "show": "holdfast.cli.show", "explain": "holdfast.cli.show"},
+    "Look": {
+        "runs": "holdfast.cli.runs",
+        "show": "holdfast.cli.show",
+        "explain": "holdfast.cli.explaining",
+        "graph": "holdfast.cli.drawing",
+        "verify": "holdfast.cli.graphs",
+    },
     "Operate on a run": {
         "cancel": "holdfast.cli.operate",
         "pause": "holdfast.cli.operate",
@@ -24,7 +30,13 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "retry": "holdfast.cli.operate",
         "reattempt": "holdfast.cli.operate",
         "skip": "holdfast.cli.operate",
+        "fork": "holdfast.cli.graphs",
         "dead": "holdfast.cli.dead",
+    },
+    "Change a run's graph": {
+        "freeze": "holdfast.cli.graphs",
+        "export": "holdfast.cli.graphs",
+        "import": "holdfast.cli.graphs",
     },
     "Operate on everything": {
         "maintenance": "holdfast.cli.holds",
@@ -36,6 +48,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 SHORT_HELP: Final = 100
+# Python has taken the name of this one.
+ATTRIBUTES: Final = {"import": "import_dag"}
 HOMES: Final = {name: home for commands in SECTIONS.values() for name, home in commands.items()}
 
 
@@ -95,7 +109,7 @@ class Program(click.Group):
 
 
 def _loaded(name: str) -> click.Command:
-    command: click.Command = getattr(importlib.import_module(HOMES[name]), name)
+    command: click.Command = getattr(importlib.import_module(HOMES[name]), ATTRIBUTES.get(name, name))
     return command
 
 

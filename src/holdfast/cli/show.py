@@ -30,7 +30,7 @@ ERRORS_SHOWN: Final = 20
 @pass_options
 @asynchronous
 async def show(options: Options, run: str, every_node: bool, traceback: bool) -> None:
-    """Show a run: status, times, graph with states, attempts, errors and history.
+    """Show a run: status, graph, attempts, errors, history.
 
     Nodes are listed in the order in which they can run, a fan-out in one line. Those that nothing has reached yet
     are known only to the code, unless the graph is stored: give --app to see them too.

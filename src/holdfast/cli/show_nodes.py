@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from holdfast.cli.output import Cell, print_heading, print_table, say, shown_state
+from holdfast.cli.failures import note
+from holdfast.cli.output import Cell, print_heading, print_table, shown_state
 from holdfast.cli.times import shown_seconds
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ GAVE_UP: Final = frozenset({"failed", "timed_out", "dead", "lost"})
 MOST_URGENT: Final = ("dead", "failed", "timed_out", "lost", "leased", "ready", "blocked", "pending", "cancelled")
 PARENTS_SHOWN: Final = 4
 APART: Final = 5
+MEMBER: Final = "↳ "
 
 
 def print_nodes(shown: RunShown, graph: Graph | None, every_node: bool) -> None:
@@ -43,16 +45,16 @@ def print_nodes(shown: RunShown, graph: Graph | None, every_node: bool) -> None:
     for group in groups:
         rows.append(_line(group[0], label) if len(group) == 1 else _collapsed(group, label))
         apart = [node for node in group if node.state in GAVE_UP] if len(group) > 1 else []
-        rows += [_line(node, {}, indent="  ") for node in apart[:APART]]
+        rows += [_line(node, {}, before=MEMBER) for node in apart[:APART]]
         if len(apart) > APART:
-            rows.append(["", f"  and {len(apart) - APART:,} more", "", "", "", ""])
+            rows.append(["", f"{MEMBER}and {len(apart) - APART:,} more", "", "", "", ""])
     print_heading(f"nodes ({len(shown.nodes):,})" if len(shown.nodes) > len(rows) else "nodes")
     headers = ["", "NODE", "STATE", "ATTEMPTS", "TOOK", "AFTER"]
     if not any(row[-1] for row in rows):  # a single node, or code that was not imported
         headers, rows = headers[:-1], [row[:-1] for row in rows]
     print_table(headers, rows, whole=("NODE", "ATTEMPTS", "TOOK"))
     if graph is None and shown.status not in ("completed", "cancelled"):
-        say(f"the code of {shown.workflow} is not imported: nodes that nothing has reached are not shown (--app does)")
+        note(f"nodes that nothing has reached are in the code of {shown.workflow}: --app MODULE shows them too")
 
 
 def _groups(shown: RunShown, graph: Graph | None) -> list[list[NodeShown]]:
@@ -72,7 +74,7 @@ def _label(group: Sequence[NodeShown]) -> str:
     return group[0].name if len(group) == 1 else f"{group[0].name} … {group[-1].name}"
 
 
-def _line(node: NodeShown, label: Mapping[str, str], indent: str = "") -> list[str]:
+def _line(node: NodeShown, label: Mapping[str, str], before: str = "") -> list[str]:
     last = node.attempts[-1] if node.attempts else None
     took = ""
     # A skipped node ends when somebody skips it, which says nothing about how long it ran.
@@ -81,7 +83,7 @@ def _line(node: NodeShown, label: Mapping[str, str], indent: str = "") -> list[s
     state = shown_state(node.state)
     return [
         Cell(MARKS.get(node.state, WAITING), node.state),
-        indent + node.name,
+        before + node.name,
         Cell(f"{state} ({node.detail})" if node.detail else state, node.state),
         str(sum(each.started_at is not None for each in node.attempts) or ""),
         took,

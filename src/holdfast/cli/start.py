@@ -6,19 +6,22 @@ import asyncio
 import difflib
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from holdfast.cli.failures import FAILED, OK, USAGE, Failure, note
 from holdfast.cli.options import Options, asynchronous, common_options, load_app, opened, pass_options
-from holdfast.cli.output import print_json, printable
+from holdfast.cli.output import print_json, printable, progress
 from holdfast.cli.times import read_future
 
 if TYPE_CHECKING:
     from holdfast.core.rows import Run
     from holdfast.engine import Engine
     from holdfast.handle import Handle
+
+
+LOOK_SECONDS: Final = 0.25
 
 
 def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -64,9 +67,9 @@ class StartCommand(click.Command):
 def start(options: Options, /, target: str, words: tuple[str, ...], wait: bool, restart: bool, **given: Any) -> int:
     """Start a run and print its id.
 
-    THING is an action or a Dag class of MODULE (or its bare name, with --app). An action takes ARGS in the
-    order of its parameters, a Dag takes FIELD=VALUE. An argument is JSON if it parses as JSON and its
-    parameter is not a str; otherwise it is text.
+    THING is an action, a Dag class or a template of MODULE (or its bare name, with --app). An action or a template
+    takes ARGS in the order of its parameters, a Dag takes FIELD=VALUE. An argument is JSON if it parses as JSON
+    and its parameter is not a str; otherwise it is text.
     """
     if restart and given["key"] is None:
         raise Failure("--restart is for a key, and there is none", hint="give --key as well", code=USAGE)
@@ -96,9 +99,9 @@ async def _start(options: Options, target: str, startable: Any, wait: bool, give
         handle: Handle[Any] = await engine.start(startable, **given)
         (row,) = await engine.store.runs([handle.id])
         if not row.ended:
-            await _note_missing_worker(engine, row, module)
+            await note_missing_worker(engine, row, module)
         if not wait:
-            _print_started(options, row)
+            print_started(options, row)
             return OK
         if not row.ended:
             note(f"waiting for run {row.id} of {row.workflow}; Ctrl-C leaves it running")
@@ -109,16 +112,17 @@ async def _start(options: Options, target: str, startable: Any, wait: bool, give
             raise
 
 
-def _print_started(options: Options, row: Run) -> None:
+def print_started(options: Options, row: Run, **more: Any) -> None:
+    """The id of a new run, alone on its line; `more` is for JSON."""
     if options.as_json:
-        print_json({"run": row.id, "workflow": row.workflow, "key": row.key, "status": row.status})
+        print_json({"run": row.id, "workflow": row.workflow, "key": row.key, "status": row.status, **more})
         return
     click.echo(row.id)
     if sys.stderr.isatty():
         note(f"run of {row.workflow} is {row.status}; `holdfast show {row.id}` shows how it goes")
 
 
-async def _note_missing_worker(engine: Engine, row: Run, module: str) -> None:
+async def note_missing_worker(engine: Engine, row: Run, module: str) -> None:
     """A run that nobody will run is the first thing a newcomer meets: say it at once, not after a while."""
     from holdfast.core.queries import OpenWork
 
@@ -139,7 +143,7 @@ async def _wait(options: Options, engine: Engine, handle: Handle[Any]) -> int:
 
     failure: RunError | None = None
     try:
-        await handle.result()
+        await _watched(engine, handle)
     except RunError as error:
         failure = error
     (row,) = await engine.store.runs([handle.id])
@@ -165,6 +169,25 @@ async def _wait(options: Options, engine: Engine, handle: Handle[Any]) -> int:
     return OK
 
 
+async def _watched(engine: Engine, handle: Handle[Any]) -> None:
+    """Wait for the end; a person at a terminal sees how many nodes are done."""
+    graph = await handle.load_graph()
+    total = 1 if graph is None else len(graph)
+    ended = asyncio.ensure_future(handle.result())
+    try:
+        if total > 1:
+            with progress("nodes", total) as bar:
+                while not ended.done():
+                    for row in await engine.store.runs([handle.id]):
+                        bar.advance_to(total - row.remaining)
+                    await asyncio.wait([ended], timeout=LOOK_SECONDS)
+                if ended.exception() is None:
+                    bar.advance_to(total)
+        await ended
+    finally:
+        ended.cancel()
+
+
 def _with_cause(message: str, row: Run) -> str:
     from holdfast.core.codec import decode_error
 
@@ -180,4 +203,4 @@ def _with_cause(message: str, row: Run) -> str:
     return message if record.message in message else f"{message}: {cause}"
 
 
-__all__ = ["parse_tags", "start"]
+__all__ = ["note_missing_worker", "parse_tags", "print_started", "start"]

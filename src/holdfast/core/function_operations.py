@@ -13,7 +13,6 @@ import msgspec
 from holdfast.core.operations import Operation, RunOperation, StartRun, WorkOperation
 
 TURN = "turn"  # the node of a function's one work item, and its kind
-CALL = "call"  # the kind of an action call that goes through the work table; its node is the call's address
 
 # What an entry is about.
 RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH = (

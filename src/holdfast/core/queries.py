@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from holdfast.core.rows import (
@@ -17,6 +18,7 @@ from holdfast.core.rows import (
     Definition,
     Event,
     Hold,
+    Key,
     Run,
     Table,
     Wait,
@@ -76,8 +78,21 @@ class Attempts(Query, frozen=True, gc=False):
     def of_run(self) -> str | None:
         return self.run
 
+    @property
+    def within(self) -> Query | None:
+        return AllWork(self.run)
+
     def matches(self, row: Work) -> bool:
         return row.run == self.run and row.node in self.nodes
+
+    def pick(self, look_up: Callable[[Key], Any]) -> list[Any]:
+        found = []
+        for node in self.nodes:
+            attempt = 1  # attempts are numbered from 1 without a gap, and never deleted alone
+            while (row := look_up((self.run, node, attempt))) is not None:
+                found.append(row)
+                attempt += 1
+        return found
 
 
 class WaitersOf(Query, frozen=True, gc=False):

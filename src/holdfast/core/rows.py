@@ -35,8 +35,10 @@ OPEN_WORK = frozenset({BLOCKED, READY, LEASED})
 SATISFIED = frozenset({COMPLETED, SKIPPED})
 GAVE_UP = frozenset({FAILED, TIMED_OUT, DEAD})
 
-# Work of a graph that was built at run time: there is no workflow that a worker must know, the action is enough.
-NODE, JOB = "node", "job"
+# A job of a graph that was built at run time, and a call of a function that goes through this table: there is no
+# workflow that a worker must know, the action is enough.
+NODE, JOB, CALL = "node", "job", "call"
+ACTION_ENOUGH = frozenset({JOB, CALL})
 
 # An event waits to be taken, belonged to a run that has ended, or is a dead letter.
 QUEUED_EVENT, ORPHANED, DEAD_EVENT = "queued", "orphaned", "dead"

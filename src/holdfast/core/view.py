@@ -17,7 +17,7 @@ Undo is a log of replaced values: a refused operation takes back its own changes
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any, ClassVar, Final
 
@@ -48,8 +48,20 @@ class Query(msgspec.Struct, frozen=True, gc=False):
         """The run all matching rows belong to, if that is so: such answers are covered by its version."""
         return None
 
+    @property
+    def within(self) -> Query | None:
+        """A wider question whose answer holds every row of this one's."""
+        return None
+
     def matches(self, row: Any) -> bool:
         raise NotImplementedError
+
+    def pick(self, look_up: Callable[[Key], Any]) -> list[Any] | None:
+        """The rows that match, looked up by key; None if their keys cannot be told and all rows must be gone through.
+
+        What a decision asks with every step is picked: going through a run's rows would cost more the larger it is.
+        """
+        return None
 
     def order(self, row: Any) -> Any:
         return self.table.key(row)
@@ -241,18 +253,34 @@ class View:
 
     def find(self, query: Query) -> list[Any]:
         """All rows that match, this batch's changes included, in the query's order."""
-        table = query.table
-        found = self._answer(query)
-        changed = self._changes.get(table)
-        if not changed and not found:
-            return []
-        found = dict(found)
-        for key, row in (changed or {}).items():
+        changed = self._changes.get(query.table) or {}
+        remembered = self._remembered(query)
+        if remembered is None:
+            found = dict(self._answer(query))
+        else:
+            picked = query.pick(lambda key: changed[key] if key in changed else remembered.get(key))
+            if picked is not None:
+                return sorted(picked, key=query.order)
+            found = {key: row for key, row in remembered.items() if query.matches(row)}
+        for key, row in changed.items():
             if row is None or not query.matches(row):
                 found.pop(key, None)
             else:
                 found[key] = row
         return sorted(found.values(), key=query.order)
+
+    def _remembered(self, query: Query) -> dict[Key, Any] | None:
+        """The rows of the question's run, if every row that matches is among them."""
+        run = query.of_run
+        if run is None:
+            return None
+        cached = self._cache.runs.get(run)
+        if cached is None:
+            # A run that this very batch creates has nothing stored.
+            return {} if (run,) in self._changes.get(RUNS, ()) else None
+        if cached.whole or query in cached.answered or query.within in cached.answered:
+            return cached.rows.get(query.table, {})
+        return None
 
     def _committed(self, table: Table[Any], key: Key) -> Any:
         loose = self._loose.get((table, key), MISSING)
@@ -275,14 +303,6 @@ class View:
         answer = self._answers.get(query)
         if answer is not None:
             return answer
-        run = query.of_run
-        if run is not None:
-            cached = self._cache.runs.get(run)
-            if cached is not None and (cached.whole or query in cached.answered):
-                rows = cached.rows.get(query.table, {})
-                return {key: row for key, row in rows.items() if query.matches(row)}
-            if cached is None and (run,) in self._changes.get(RUNS, ()):
-                return {}
         if query.presumed_empty and self.optimistic:
             self.presumes_no_holds = True
             return {}

@@ -38,6 +38,8 @@ def item_of(run: Run, node: Node, *, required: int, now: int) -> Work:
 
 def redefined(work: Work, run: Run, node: Node, required: int) -> Work:
     """An item that has not begun, as another graph has it."""
+    if work.policy is not None:  # an action on its own, with a policy that was given for this run alone
+        return replace(work, required=required)
     fresh = item_of(run, node, required=required, now=work.created)
     return replace(
         work,

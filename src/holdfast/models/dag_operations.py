@@ -7,6 +7,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from holdfast.core.dag_document import graph_of_nodes
 from holdfast.core.errors import DagError, UsageError
 from holdfast.core.graph import Graph
 from holdfast.core.operations import Changed, ForkRun, Operation, ReshapeRun, Started, StoreGraph
@@ -128,7 +129,8 @@ class DagOperations:
             by=op.by,
             frozen=view.now,
         )
-        graph = self.definitions.parsed(stored)
+        # Not through the cache: a graph that is refused below would be remembered under the id of the next one.
+        graph = graph_of_nodes(op.nodes)
         latest = {work.node: work for work in view.find(AllWork(run.id))}
         _check_keeps(run, graph, latest, self.definitions.graph(view, run))
         if run.definition is not None and (before := view.get(DEFINITIONS, (run.definition,))) is not None:

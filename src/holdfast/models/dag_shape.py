@@ -94,6 +94,12 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
         gave_up += work.status in GAVE_UP
         active += work.status in (READY, LEASED)
         begun = first[node.id]
+        if work.status == READY or work.status in GAVE_UP:
+            # Its next attempt is made from this row, and runs what the node is now: an import may have changed its job.
+            again = redefined(work, run, node, work.required)
+            if again != work:
+                view.put(WORK, again)
+            begun = again if begun.attempt == again.attempt else begun
         if (begun.required, begun.completed) != (graph.required(node.id), met):
             # It has begun and stays so; what still completes above it is counted, and must fit.
             view.put(WORK, replace(begun, required=graph.required(node.id), completed=met))

@@ -12,10 +12,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.core.errors import UnknownNode, UsageError
-from holdfast.core.function_operations import CALL, CANCEL, FAILURE, RESULT, TURN, Entry
+from holdfast.core.function_operations import CANCEL, FAILURE, RESULT, TURN, Entry
 from holdfast.core.operations import StartRun
 from holdfast.core.queries import Attempts, EventsFor, OpenWork
 from holdfast.core.rows import (
+    CALL,
     CANCELLED,
     CANCELLING,
     COMPLETED,

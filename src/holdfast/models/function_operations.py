@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from holdfast.core.errors import UsageError
 from holdfast.core.function_operations import (
-    CALL,
     CONTINUED,
     ENDED_RUN,
     EVENT,
@@ -33,6 +32,7 @@ from holdfast.core.function_operations import (
 from holdfast.core.operations import RECORDED, REPEATED, Changed, Operation, Settled
 from holdfast.core.queries import OpenWork, QueuedEvents, WaitersOf, WaitsOf
 from holdfast.core.rows import (
+    CALL,
     CANCELLED,
     CANCELLING,
     EVENTS,

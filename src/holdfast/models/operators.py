@@ -8,7 +8,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.core.errors import ReattemptRefused, UsageError
-from holdfast.core.function_operations import CALL
 from holdfast.core.operations import (
     CancelRun,
     Changed,
@@ -24,6 +23,7 @@ from holdfast.core.operations import (
 from holdfast.core.queries import AllWork, Attempts, ChildrenOf, OpenWork
 from holdfast.core.rows import (
     BLOCKED,
+    CALL,
     CANCELLED,
     CANCELLING,
     COMPLETED,

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.core.operations import Handed
-from holdfast.core.rows import JOB, PENDING, RUNNING, History, Key, Row, Run, Table, Work
+from holdfast.core.rows import ACTION_ENOUGH, PENDING, RUNNING, History, Key, Row, Run, Table, Work
 from holdfast.core.view import Changes, Query
 
 Need = tuple[Table[Any], Key] | Query
@@ -50,7 +50,7 @@ class WorkerRow(Row, frozen=True, kw_only=True):
 
     def knows(self, work: Work) -> bool:
         """I8: whether this worker would claim the item."""
-        known = work.kind == JOB or work.workflow in self.workflows
+        known = work.kind in ACTION_ENOUGH or work.workflow in self.workflows
         return known and work.queue in self.queues and work.name in self.actions
 
 
@@ -214,7 +214,8 @@ class Store(Protocol):
 
     async def find(self, ask: FindRuns) -> list[Run]: ...
 
-    async def history(self, run: str) -> list[History]: ...
+    async def history(self, run: str, after: int = 0) -> list[History]:
+        """What was recorded of a run, oldest first, after this sequence."""
 
     async def rows(self, need: Query) -> list[Any]:
         """Committed rows for a question, for people: never used for a decision."""

@@ -18,12 +18,12 @@ from holdfast.core.errors import UsageError
 from holdfast.core.operations import Handed
 from holdfast.core.queries import AllWork, RunByKey, RunsToReshape
 from holdfast.core.rows import (
+    ACTION_ENOUGH,
     DEAD,
     GATE_DUE,
     GATE_OPEN,
     HISTORY,
     HOLDS,
-    JOB,
     LEASED,
     READY,
     RUNS,
@@ -205,8 +205,9 @@ class MemoryStore:
         matching = sorted((row for row in rows.values() if need.matches(row)), key=need.order)
         return matching[: need.limit] if isinstance(need, RunsToReshape) else matching
 
-    async def history(self, run: str) -> list[History]:
-        return sorted(self._of_run[HISTORY].get(run, {}).values(), key=HISTORY.key)
+    async def history(self, run: str, after: int = 0) -> list[History]:
+        rows = self._of_run[HISTORY].get(run, {}).values()
+        return sorted((row for row in rows if row.sequence > after), key=HISTORY.key)
 
     async def runs(self, ids: Sequence[str]) -> list[Run]:
         return [self.tables[RUNS][(run,)] for run in ids if (run,) in self.tables[RUNS]]
@@ -241,7 +242,7 @@ class MemoryStore:
         candidates = (
             work
             for work in self._ready.get(request.queue, {}).values()
-            if (work.kind == JOB or work.workflow in request.workflows)
+            if (work.kind in ACTION_ENOUGH or work.workflow in request.workflows)
             and work.name in request.actions
             and work.losses < request.losses_below
             and not self._is_held(work)

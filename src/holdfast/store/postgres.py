@@ -177,8 +177,8 @@ class PostgresStore:
         found = await self._statement("fetch", type(need).__name__, *postgres_arguments(need))
         return [need.table.row(*row.values()) for row in found]
 
-    async def history(self, run: str) -> list[History]:
-        return [History(*row.values()) for row in await self._statement("fetch", "HistoryOf", run)]
+    async def history(self, run: str, after: int = 0) -> list[History]:
+        return [History(*row.values()) for row in await self._statement("fetch", "HistoryOf", run, after)]
 
     async def runs(self, ids: Sequence[str]) -> list[Run]:
         return [Run(*row.values()) for row in await self._statement("fetch", "get_runs", list(ids))]

@@ -278,8 +278,8 @@ class SqliteStore:
     async def rows(self, need: Query) -> list[Any]:
         return await self._read(lambda db: load_rows(db, self._sql, need))
 
-    async def history(self, run: str) -> list[History]:
-        rows = await self._read(lambda db: db.execute(self._sql["HistoryOf"], (run,)).fetchall())
+    async def history(self, run: str, after: int = 0) -> list[History]:
+        rows = await self._read(lambda db: db.execute(self._sql["HistoryOf"], (run, after)).fetchall())
         return [History(*row) for row in rows]
 
     async def runs(self, ids: Sequence[str]) -> list[Run]:

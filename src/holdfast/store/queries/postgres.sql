@@ -198,14 +198,14 @@ SELECT {runs@r} FROM unnest($1::text[], $2::text[], $3::bigint[]) c(workflow, si
 WHERE r.finished IS NULL AND r.definition IS NULL AND r.status <> 'paused' AND r.signature IS DISTINCT FROM c.signature
   AND r.adopted <= c.seen LIMIT $4
 -- name: HistoryOf
-SELECT {history} FROM history WHERE run = $1 ORDER BY sequence
+SELECT {history} FROM history WHERE run = $1 AND sequence > $2 ORDER BY sequence
 
 -- name: claim
 -- work_claimable, in its order, never waiting. Items are updated where they were found, and the run's row comes along,
 -- so that a completion need not read it; OFFSET 0 keeps that a look-up by key, however the tables grow.
 WITH c AS MATERIALIZED (
   SELECT w.ctid AS place FROM work w
-  WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind = 'job' OR w.workflow = ANY($2::text[]))
+  WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind IN ('job', 'call') OR w.workflow = ANY($2::text[]))
     AND w.name = ANY($3::text[]) AND w.losses < $6::int
     AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
                     OR (h.scope = 'queue' AND h.name = w.queue))

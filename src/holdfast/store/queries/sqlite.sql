@@ -103,13 +103,13 @@ SELECT {runs@r} FROM (SELECT w.value AS workflow, s.value AS signature, t.value 
 WHERE r.finished IS NULL AND r.definition IS NULL AND r.status <> 'paused' AND r.signature IS NOT c.signature
   AND r.adopted <= c.seen LIMIT ?
 -- name: HistoryOf
-SELECT {history} FROM history WHERE run = ? ORDER BY sequence
+SELECT {history} FROM history WHERE run = ? AND sequence > ? ORDER BY sequence
 
 -- name: claimable
 -- work_claimable, in its order. Holds are looked at here, so that maintenance stops every claim at once.
 SELECT {work@w}, {runs@r} FROM work w INDEXED BY work_claimable CROSS JOIN runs r ON r.id = w.run
 WHERE w.queue = ? AND w.status = 'ready' AND w.gate = 0
-  AND (w.kind = 'job' OR w.workflow IN (SELECT value FROM json_each(?)))
+  AND (w.kind IN ('job', 'call') OR w.workflow IN (SELECT value FROM json_each(?)))
   AND w.name IN (SELECT value FROM json_each(?)) AND w.losses < ?
   AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
                   OR (h.scope = 'queue' AND h.name = w.queue))

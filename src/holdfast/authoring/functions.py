@@ -1,0 +1,215 @@
+"""`@hf.workflow`: an async function whose progress is recorded, so that it goes on after any crash.
+
+A Workflow is called like the function it wraps. Inside another workflow that is a child run; outside it is plain
+asyncio, with nothing recorded; `engine.start` makes it a run. Its code is executed again from the beginning after a
+crash, so everything in it that touches the world belongs in actions.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
+
+from holdfast.authoring.actions import UNSET, Bound, Unset, check_function
+from holdfast.authoring.context import current, entered_function, is_running
+from holdfast.authoring.function_calls import ChildCall, ContinueRequested, running_function
+from holdfast.authoring.plain_run import PlainRun
+from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
+from holdfast.core.codec import MAX_INT, CallCodec
+from holdfast.core.errors import UsageError
+from holdfast.core.graph import known_names
+
+__all__ = ["Workflow", "workflow"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Workflow(Generic[P, R]):
+    """A registered durable function. Calling it gives a coroutine: a child run inside a run, plain asyncio outside."""
+
+    __holdfast__: Definition
+    __name__: str
+    __qualname__: str
+
+    def __init__(
+        self,
+        fn: Callable[P, Coroutine[Any, Any, R]],
+        *,
+        definition: Definition,
+        queue: str | None,
+        registry: Registry,
+    ) -> None:
+        functools.update_wrapper(self, fn)
+        self.__holdfast__ = definition
+        self._fn = fn
+        self._queue = queue
+        self._registry = registry
+        # Shared with the copies that options() makes, so that hints are read once for all of them.
+        self._codec: list[CallCodec] = []
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name} of {self.__holdfast__.place}>"
+
+    @property
+    def name(self) -> str:
+        """The name it is registered and stored under."""
+        return self.__holdfast__.name
+
+    @property
+    def fn(self) -> Callable[P, Coroutine[Any, Any, R]]:
+        """The plain function."""
+        return self._fn
+
+    @property
+    def queue(self) -> str | None:
+        """The queue of its runs, unless the start names one; None is the default queue."""
+        return self._queue
+
+    @property
+    def call(self) -> CallCodec:
+        """Encodes and decodes its arguments and results. Made at the first use: annotations may name what is later."""
+        if not self._codec:
+            self._codec.append(CallCodec(self._fn, name=f"workflow {self.name}"))
+        return self._codec[0]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        if is_running():
+            raise UsageError(
+                f"workflow {self.name} was called inside {current().node.name}, where nothing of it could be recorded",
+                hint=f"call {self.name} from a workflow, or start it there with engine.start(…)",
+            )
+        run = running_function.get()
+        if run is None or isinstance(run, PlainRun):
+            return self.outside(*args, **kwargs)
+        return cast("Coroutine[Any, Any, R]", run.call(self.child_call(args, kwargs)))
+
+    def child_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ChildCall:
+        """The request that a call inside a run makes."""
+        data = self.call.encode_call(args, kwargs, limit=MAX_INT)
+        return ChildCall(
+            name=self.name,
+            startable=Bound(self, args, kwargs) if kwargs else self,
+            args=() if kwargs else args,
+            input_digest=self.call.input_digest(data),
+            result_codec=self.call,
+            awaits=True,
+            queue=self._queue,
+        )
+
+    async def outside(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run it as plain asyncio: nothing is recorded, rollbacks and continue_as do what they say."""
+        workflow: Workflow[..., Any] = self
+        call_args: tuple[Any, ...] = args
+        call_kwargs: Mapping[str, Any] = kwargs
+        while True:
+            run = PlainRun(workflow.name, workflow._registry)
+            try:
+                with entered_function(run):
+                    return cast(R, await workflow.fn(*call_args, **call_kwargs))
+            except ContinueRequested as request:
+                workflow, call_args, call_kwargs = request.workflow, request.call_args, request.call_kwargs
+            except BaseException as error:
+                await run.roll_back(error)
+                raise
+
+    def options(self, *, queue: str | Unset | None = UNSET, **unknown: Never) -> Workflow[P, R]:
+        """A copy of the workflow with another queue, for one call or one start. The registered one stays."""
+        for name in unknown:
+            raise UsageError(
+                f"workflow {self.name} has no option {name!r}",
+                hint=f"{known_names(name, ('queue',))}; a key is given to engine.start or hf.start_child, "
+                "and retries and timeouts belong to actions",
+            )
+        changed = copy.copy(self)
+        if queue is not UNSET:
+            changed._queue = _checked_queue(queue, self.name)
+        return changed
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
+        """The workflow with these arguments, for `engine.start`. Wrong arguments are refused here."""
+        self.check_arguments(args, kwargs)
+        return Bound(self, args, kwargs)
+
+    def check_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """UsageError that shows the signature unless the function can be called like this."""
+        signature = inspect.signature(self._fn)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise UsageError(
+                f"workflow {self.name} cannot be called like this: {error}",
+                hint=f"its signature is {self.name}{signature}",
+            ) from None
+
+
+class WorkflowDecorator(Protocol):
+    """What `@hf.workflow(…)` with options returns."""
+
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+
+
+@overload
+def workflow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+@overload
+def workflow(
+    *,
+    name: str | None = ...,
+    aliases: tuple[str, ...] | list[str] = ...,
+    queue: str | None = ...,
+    registry: Registry | None = ...,
+) -> WorkflowDecorator: ...
+def workflow(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    aliases: tuple[str, ...] | list[str] = (),
+    queue: str | None = None,
+    registry: Registry | None = None,
+) -> Any:
+    """Make an `async def` durable: every action it awaits is recorded, and after a crash it goes on from there.
+
+    `queue` is where its runs are worked on unless their start says otherwise; `aliases` are names it had before.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Workflow[..., Any]:
+        _check_workflow(function)
+        home = default_registry if registry is None else registry
+        made: Workflow[..., Any] = Workflow(
+            function,
+            definition=Definition.of(function, "workflow", name, aliases),
+            queue=_checked_queue(queue, function.__qualname__),
+            registry=home,
+        )
+        home.add(made)
+        return made
+
+    return decorate if fn is None else decorate(fn)
+
+
+def _checked_queue(queue: object, owner: str) -> str | None:
+    return None if queue is None else validated_name(queue, f"the queue of workflow {owner}")
+
+
+def _check_workflow(function: object) -> None:
+    if isinstance(function, Workflow):
+        raise UsageError(
+            f"@hf.workflow was given {function.name}, which is a workflow already", hint="decorate a function once"
+        )
+    check_function(function, "@hf.workflow")
+    made = cast("Callable[..., Any]", function)
+    parent, _, _ = made.__qualname__.rpartition(".")
+    if parent and not parent.endswith("<locals>") and [*inspect.signature(made).parameters][:1] in (["self"], ["cls"]):
+        raise UsageError(
+            f"{made.__qualname__} is a method, and a workflow has no instance to be called on after a crash",
+            hint="make it a function of its module and pass what it needs as arguments",
+        )
+    if not inspect.iscoroutinefunction(made):
+        raise UsageError(
+            f"workflow {made.__qualname__} is a plain def, which cannot await what is to be recorded",
+            hint="make it an async def; code that blocks belongs in an @hf.action, which may be a plain def",
+        )

@@ -1,0 +1,117 @@
+"""`holdfast graph`: a drawing of something that can be started, or of a run with the state of each node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.failures import USAGE, Failure
+from holdfast.cli.finding import find_run
+from holdfast.cli.options import Options, asynchronous, common_options, load_app, opened, pass_options
+from holdfast.cli.output import print_json, shown_state
+
+if TYPE_CHECKING:
+    from holdfast.core.graph import Graph
+
+FORMATS = ("ascii", "mermaid", "json")
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("target", metavar="MODULE:THING|RUN")
+@click.argument("words", nargs=-1, metavar="ARGS...")
+@click.option("--format", "style", type=click.Choice(FORMATS), default="ascii", show_default=True, help="How.")
+@common_options
+@pass_options
+def graph(options: Options, target: str, words: tuple[str, ...], style: str) -> None:
+    """Draw a graph, or that of a run with its states.
+
+    THING is a Dag class, an action, or a template, which takes its ARGS as `holdfast start` does.
+
+    \b
+    ascii    a line for each node, level by level, with what it waits for;
+             siblings of a fan-out are one line
+    mermaid  a flowchart for a page
+    json     nodes, dependencies and states
+    """
+    if options.as_json:
+        style = "json"
+    load_app(options)
+    if _is_thing(target):
+        name, drawn = _of_thing(target, words)
+        _print(drawn, style, {"workflow": name, "run": None}, None)
+    elif words:
+        raise Failure(f"{words[0]!r} is one word too many after a run", hint="give the run alone", code=USAGE)
+    else:
+        _of_run(options, target, style)
+
+
+def _is_thing(target: str) -> bool:
+    from holdfast.authoring.registry import default_registry
+
+    module, colon, _ = target.partition(":")
+    # A run's key may hold a colon; it comes after WORKFLOW/.
+    return bool(colon and "/" not in module) or target in default_registry.known_workflows()
+
+
+def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph]:
+    from holdfast.authoring.actions import Action
+    from holdfast.authoring.dags import Dag
+    from holdfast.authoring.registry import default_registry
+    from holdfast.authoring.startable import graph_of_action, resolve_start
+    from holdfast.cli.arguments import bind, find_startable
+
+    startable = find_startable(target, default_registry)
+    # Neither fields nor arguments change the graph of these two.
+    if isinstance(startable, type) and issubclass(startable, Dag):
+        return startable.__holdfast__.name, startable.compiled_dag()
+    if isinstance(startable, Action):
+        return startable.name, graph_of_action(startable)
+    spec = resolve_start(bind(startable, words), (), default_registry)
+    return spec.workflow, spec.graph
+
+
+@asynchronous
+async def _of_run(options: Options, target: str, style: str) -> None:
+    async with opened(options) as engine:
+        row = await find_run(engine, target)
+        handle = engine.get(row.id)
+        drawn = await handle.dag()
+        states = await handle.nodes_with_state()
+    about = {"workflow": row.workflow, "run": row.id}
+    if style == "mermaid":
+        _print(drawn, style, about, {each.id: each.state for each in states})
+        return
+    shown = {
+        each.id: f"{_word(each.state, style)} ({each.detail})" if each.detail else _word(each.state, style)
+        for each in states
+    }
+    _print(drawn, style, about, shown)
+
+
+def _word(state: str, style: str) -> str:
+    return state if style == "json" else shown_state(state)
+
+
+def _print(drawn: Graph, style: str, about: Mapping[str, Any], states: Mapping[str, str] | None) -> None:
+    if style == "json":
+        print_json({**about, "signature": drawn.signature, "nodes": _documents(drawn, states)})
+    elif style == "mermaid":
+        click.echo(drawn.mermaid(states), nl=False)
+    else:
+        click.echo(drawn.ascii(states), nl=False)
+
+
+def _documents(drawn: Graph, states: Mapping[str, str] | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": node.id,
+            "name": node.name,
+            "job": node.job,
+            "method": node.method,
+            "after": [drawn.by_id[parent].name for parent in node.depends_on],
+            "state": None if states is None else states.get(node.id, "pending").partition(" (")[0],
+        }
+        for node in (drawn.by_id[each] for each in drawn.topological_order)
+    ]
