@@ -12,6 +12,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "holdfast.authoring.actions": ("Action", "Bound", "action"),
+    "holdfast.authoring.conditions": (
+        *("Condition", "Received", "RunEnded", "TimeReached", "after", "all_of", "any_of", "at", "ended"),
+    ),
     "holdfast.authoring.context": ("Context", "Tx", "current"),
     "holdfast.authoring.dag_builder": ("BuiltDag", "BuiltNode", "DagBuilder"),
     "holdfast.authoring.dag_template": ("DagTemplate", "dag_template"),
@@ -20,6 +23,12 @@ _HOMES = {
     ),
     "holdfast.authoring.dag_nodes": ("PREVIOUS", "step", "task"),
     "holdfast.authoring.dags": ("Dag",),
+    "holdfast.authoring.events": ("Event", "event"),
+    "holdfast.authoring.function_commands": (
+        *("ChildHandle", "broadcast", "continue_as", "execute", "expose", "now", "on_rollback", "patched", "rng"),
+        *("send", "side_effect", "sleep", "start_child", "uuid4", "wait_for"),
+    ),
+    "holdfast.authoring.functions": ("Workflow", "workflow"),
     "holdfast.authoring.registry": ("Registry",),
     "holdfast.blocking": ("BlockingEngine", "BlockingHandle"),
     "holdfast.core.errors": (
@@ -31,6 +40,7 @@ _HOMES = {
         *("StoreUnavailable", "SchemaTooNew", "NotOurDatabase", "EngineClosed"),
     ),
     "holdfast.core.codec": ("JSON", "MSGPACK", "Codec", "Codecs"),
+    "holdfast.core.function_operations": ("Delivered", "Queued", "TargetEnded", "TargetNotFound"),
     "holdfast.core.graph": ("Graph",),
     "holdfast.core.retry": ("Retry",),
     "holdfast.core.settings": ("Settings",),
@@ -56,6 +66,10 @@ __all__ = [
 __all__ += ["Handle", "PREVIOUS", "Registry", "Retry", "Settings", "Tx", "action", "current", "run", "step", "task"]
 __all__ += ["BuiltDag", "BuiltNode", "DagBuilder", "DagTemplate", "dag_template"]
 __all__ += ["FlowControl", "SkipThisNode", "PauseThisRun", "CancelThisRun", "ReattemptThisNode", "FinishThisRun"]
+__all__ += ["Workflow", "workflow", "ChildHandle", "start_child", "continue_as", "on_rollback", "expose", "patched"]
+__all__ += ["Event", "event", "Condition", "after", "at", "ended", "any_of", "all_of", "wait_for"]
+__all__ += ["Received", "TimeReached", "RunEnded", "send", "broadcast", "execute", "side_effect"]
+__all__ += ["Delivered", "Queued", "TargetEnded", "TargetNotFound", "sleep", "now", "uuid4", "rng"]
 __all__ += ["JSON", "MSGPACK", "__version__"]
 __all__ += ["HoldfastError", "UsageError", "RunError", "StoreError", "NonRetryable", "UnknownWorkflow"]
 __all__ += ["UnknownNode", "DagError", "FlowNotSupported", "GraphError", "KeyConflict", "PayloadRefused"]
@@ -65,11 +79,23 @@ __all__ += ["NoProgress", "DecideFailed", "StoreUnavailable", "SchemaTooNew", "N
 
 if TYPE_CHECKING:
     from holdfast.authoring.actions import Action, Bound, action
+    from holdfast.authoring.conditions import (
+        Condition,
+        Received,
+        RunEnded,
+        TimeReached,
+        after,
+        all_of,
+        any_of,
+        at,
+        ended,
+    )
     from holdfast.authoring.context import Context, Tx, current
     from holdfast.authoring.dag_builder import BuiltDag, BuiltNode, DagBuilder
     from holdfast.authoring.dag_nodes import PREVIOUS, step, task
     from holdfast.authoring.dag_template import DagTemplate, dag_template
     from holdfast.authoring.dags import Dag
+    from holdfast.authoring.events import Event, event
     from holdfast.authoring.flow_control import (
         CancelThisRun,
         FinishThisRun,
@@ -78,6 +104,24 @@ if TYPE_CHECKING:
         ReattemptThisNode,
         SkipThisNode,
     )
+    from holdfast.authoring.function_commands import (
+        ChildHandle,
+        broadcast,
+        continue_as,
+        execute,
+        expose,
+        now,
+        on_rollback,
+        patched,
+        rng,
+        send,
+        side_effect,
+        sleep,
+        start_child,
+        uuid4,
+        wait_for,
+    )
+    from holdfast.authoring.functions import Workflow, workflow
     from holdfast.authoring.registry import Registry
     from holdfast.blocking import BlockingEngine, BlockingHandle
     from holdfast.core.codec import JSON, MSGPACK, Codec, Codecs
@@ -112,6 +156,7 @@ if TYPE_CHECKING:
         UnknownWorkflow,
         UsageError,
     )
+    from holdfast.core.function_operations import Delivered, Queued, TargetEnded, TargetNotFound
     from holdfast.core.graph import Graph
     from holdfast.core.retry import Retry
     from holdfast.core.settings import Settings

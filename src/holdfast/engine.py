@@ -265,9 +265,11 @@ class Engine:
         )
         if spec.source == "class":  # a class may have been defined after the engine was opened
             await self.definitions.see_code(self.store)
-        if operation.nodes:  # decided on here at once: no need to read it back
+        if operation.nodes and spec.graph is not None:  # decided on here at once: no need to read it back
             self.definitions.remember(definition_id("built", operation.run, 0), spec.graph)
-        queues = {spec.graph.by_id[node].policy.queue or operation.queue for node in spec.graph.entries}
+        queues = {operation.queue}
+        if spec.graph is not None:
+            queues = {spec.graph.by_id[node].policy.queue or operation.queue for node in spec.graph.entries}
         for name in queues:
             self._unserved.expect(name, self._workers)
         if tx is not None:

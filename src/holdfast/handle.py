@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
+from holdfast.authoring.functions import Workflow
 from holdfast.core import failpoints
 from holdfast.core.codec import ErrorRecord, decode_error, decode_stored_result, unlabelled
 from holdfast.core.dag_document import document, frozen, parse_document, stored_nodes
@@ -184,7 +185,7 @@ class Handle(Generic[R]):
         found = self._engine.definitions.thing(row.workflow)
         if row.result is None or (isinstance(found, type) and issubclass(found, Dag)):
             return None
-        if isinstance(found, Action):
+        if isinstance(found, Action | Workflow):
             return decode_stored_result(found.call, self._engine.codecs, row.result)
         result = unlabelled(row.result)
         return self._engine.codecs.decode(result.data, where=f"the result of {row.workflow}", codec=result.codec)

@@ -69,7 +69,7 @@ def start_operation(
         codec=spec.codec,
         input_digest=spec.input_digest,
         on_failure=spec.on_failure,
-        queue="default" if queue is None else checked_text(queue, "queue"),
+        queue=(spec.queue or "default") if queue is None else checked_text(queue, "queue"),
         priority=priority,
         tags=_checked_tags(tags),
         due=0 if at is None else microseconds(at),
@@ -77,7 +77,7 @@ def start_operation(
         if_exists=if_exists,
         override=_override(spec),
         nodes=spec.document,
-        signature=spec.graph.signature if spec.document else "",
+        signature=spec.graph.signature if spec.document and spec.graph is not None else "",
     )
 
 

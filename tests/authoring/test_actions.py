@@ -134,7 +134,7 @@ def test_i4_an_action_runs_once_without_timeout_by_default() -> None:
 
 def test_bind_checks_the_arguments_and_shows_the_signature() -> None:
     bound = greet.bind(name="Ada")
-    assert (bound.action, bound.args, dict(bound.kwargs)) == (greet, (), {"name": "Ada"})
+    assert (bound.target, bound.args, dict(bound.kwargs)) == (greet, (), {"name": "Ada"})
     with pytest.raises(UsageError, match=r"greet\(name: 'str'\)"):
         greet.bind(nme="Ada")  # type: ignore[call-arg]
 

@@ -314,22 +314,26 @@ async def test_i31_of_two_operators_who_change_a_graph_at_once_the_second_is_ref
             assert winner in [node.name for node in await engine.get(handle.id).nodes_with_state()]
 
 
+@pytest.mark.parametrize("skips_first", [True, False])
 async def test_i11_two_operators_who_skip_and_attempt_again_at_once_leave_a_sound_run(
-    database_url: str, world: World
+    database_url: str, world: World, skips_first: bool
 ) -> None:
     """One of the two orders holds: skipped after a new attempt was granted, or skipped and not granted."""
     async with world.engine(database_url) as one, world.engine(database_url) as other:
         async with one.worker():
             handle = await world.paused(one)
-        same = other.get(handle.id)
-        answers = await asyncio.gather(handle.skip("charge"), same.reattempt("charge"), return_exceptions=True)
+        wishes = {"skip": handle.skip("charge"), "reattempt": other.get(handle.id).reattempt("charge")}
+        order = list(wishes) if skips_first else list(reversed(wishes))
+        answers = dict(
+            zip(order, await asyncio.gather(*(wishes[wish] for wish in order), return_exceptions=True), strict=True)
+        )
         attempts = [attempt.state for attempt in await handle.step_executions("charge")]
-        if answers[1] is None:
+        assert answers["skip"] is None
+        if answers["reattempt"] is None:
             assert attempts == ["failed", "skipped"]
         else:
-            assert isinstance(answers[1], hf.ReattemptRefused)
+            assert isinstance(answers["reattempt"], hf.ReattemptRefused)
             assert attempts == ["skipped"]
-        assert answers[0] is None
         await assert_sound(one)
         async with one.worker():
             await handle.result(DEADLINE_SECONDS)

@@ -64,6 +64,20 @@ class Order(hf.Dag):
     async def ship(self) -> None: ...
 
 
+@hf.dag_template
+def batch(count: int, bad: int = -1) -> hf.DagBuilder:
+    builder = hf.DagBuilder("batch-of-items")
+    builder.fan_out(range(count), name=lambda i: f"item_{i}", job=process, args=lambda i: {"item": i, "bad": i == bad})
+    builder.node("report", job=greet, args={"name": "Ada"})
+    return builder
+
+
+@hf.action
+async def process(item: int, bad: bool) -> None:
+    if bad:
+        raise ValueError(f"item {item} is bad")
+
+
 not_startable = 7
 """
 
@@ -100,6 +114,13 @@ class Shell:
                     await engine.watch.wait(run, lambda row: row.ended or row.status == "paused", 30)
 
         asyncio.run(until_done())
+
+    def forget_code(self) -> None:
+        """As in a new process: nothing is imported."""
+        default_registry._workflows.clear()
+        default_registry._actions.clear()
+        default_registry.version += 1
+        sys.modules.pop("shop", None)
 
     def environment(self) -> dict[str, str]:
         source = str(Path(hf.__file__).parents[1])

@@ -101,11 +101,16 @@ def test_show_needs_no_code_and_gives_the_result(shell: Shell) -> None:
 
 def test_explain_says_why_a_run_waits_and_what_to_do(shell: Shell) -> None:
     run = shell.start("shop:greet", "Ada")
+    shell.forget_code()
     shown = shell.ok("explain", run)
     assert f"run {run} of greet waits for greet" in shown
     assert "no worker is running" in shown
-    assert "  try: holdfast worker" in shown
-    assert shell.json("explain", run)["status"] == "pending"
+    assert "  to start a worker (MODULE is the one that defines greet):\n      holdfast worker MODULE\n" in shown
+    assert "      holdfast worker shop\n" in shell.ok("explain", run, "--app", "shop")
+    document = shell.json("explain", run)
+    assert document.keys() == {"run", "status", "summary", "reasons", "fixes"}
+    assert document["status"] == "pending"
+    assert [fix.keys() for fix in document["fixes"]] == [{"purpose", "command"}]
 
 
 def test_explain_tells_a_failure_a_pause_and_a_cancel_once(shell: Shell) -> None:
@@ -116,7 +121,7 @@ def test_explain_tells_a_failure_a_pause_and_a_cancel_once(shell: Shell) -> None
     shell.ok("pause", other, "--reason", "lunch")
     paused = shell.ok("explain", other)
     assert f"run {other} of greet is paused by " in paused
-    assert ": lunch. Nothing of it starts" in paused
+    assert ": lunch (since " in paused
     shell.ok("cancel", other)
     assert f"run {other} of greet was cancelled by " in shell.ok("explain", other)
 

@@ -44,6 +44,7 @@ def test_orders_are_worked_on_by_a_worker_in_another_process(tmp_path: Path) -> 
     """The program only starts runs; `holdfast worker examples.orders` does them, on two queues, with a retry."""
     command = ["-m", "holdfast", "worker", "examples.orders", "--queue", "default", "--queue", "payments"]
     with _running(command, tmp_path):
+        _wait_until(tmp_path / "holdfast.db", "SELECT count(*) FROM workers", at_least=1)
         printed = run_program(EXAMPLES / "orders.py", folder=tmp_path)
     assert printed.split("\n") == ["order-1: completed", "order-2: completed", "order-3: completed", ""]
     with sqlite3.connect(tmp_path / "holdfast.db") as database:
@@ -58,6 +59,18 @@ def test_orders_are_worked_on_by_a_worker_in_another_process(tmp_path: Path) -> 
         ("ship", "failed", 3),
         ("validate", "completed", 3),
     ]
+
+
+def test_i15_a_script_and_the_worker_that_imports_it_agree_on_the_graph(tmp_path: Path) -> None:
+    """I31: the module has another name there, also in `retry_on`, and a run must not take that for a deploy."""
+    with _running(
+        ["-m", "holdfast", "worker", "examples.orders", "--queue", "default", "--queue", "payments"], tmp_path
+    ):
+        _wait_until(tmp_path / "holdfast.db", "SELECT count(*) FROM workers", at_least=1)
+        run_program(EXAMPLES / "orders.py", folder=tmp_path)
+    with closing(sqlite3.connect(tmp_path / "holdfast.db")) as database:
+        assert database.execute("SELECT count(*) FROM code WHERE workflow = 'Order'").fetchone() == (1,)
+        assert database.execute("SELECT kind FROM history").fetchall() == []
 
 
 def test_i29_the_order_workflow_goes_on_after_one_node_was_attempted_again(tmp_path: Path) -> None:

@@ -491,7 +491,9 @@ async def first_of_several_kinds(notes: Notes) -> Any:
     beating = asyncio.create_task(beat())
     answers: list[Awaitable[Any]] = [asyncio.create_task(act("ask", number)) for number in range(3)]
     while answers:
-        done, pending = await asyncio.wait([*answers, asyncio.create_task(asyncio.sleep(1.3, "timer"))], return_when="FIRST_COMPLETED")
+        done, pending = await asyncio.wait(
+            [*answers, asyncio.create_task(asyncio.sleep(1.3, "timer"))], return_when="FIRST_COMPLETED"
+        )
         for each in done:
             notes.append(each.result())
         for each in pending - set(answers):

@@ -13,12 +13,12 @@ import copy
 import enum
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.context import entered, is_running, require_transaction, stand_in_context
-from holdfast.authoring.function_calls import ActionCall, running_function
+from holdfast.authoring.function_calls import ActionCall, Call, running_function
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES, CallCodec
 from holdfast.core.errors import UsageError
@@ -141,7 +141,7 @@ class Action(Generic[P, R]):
             self._codec.append(CallCodec(self._fn, name=f"action {self.name}"))
         return self._codec[0]
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         run = running_function.get()
         # The context of an action comes first: what an action calls is part of it, also where a workflow called it.
         if run is None or is_running():

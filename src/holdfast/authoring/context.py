@@ -248,7 +248,7 @@ def current() -> Context:
         if run is not None:
             return _context_of(run)
         raise UsageError(
-            "hf.current() was called where no action, step or workflow is running",
+            "hf.current() was called where no action or step is running, and no workflow",
             hint="call it inside one; in tests await the action itself instead of its .fn, or use "
             "holdfast.testing.action_context()",
         )

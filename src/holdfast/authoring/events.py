@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args, overlo
 from holdfast.authoring.conditions import Condition, Received, WaitParts
 from holdfast.authoring.durations import span_us
 from holdfast.authoring.registry import MAIN_MODULES, Place, Registry, default_registry, validated_name
-from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, MAX_INT, UNTYPED, Codecs, digest
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, MAX_INT, UNTYPED, Codecs, Encoded, digest
 from holdfast.core.codec_shape import display, shape_of
 from holdfast.core.errors import UsageError
 from holdfast.core.graph import known_names
@@ -64,9 +64,9 @@ class Event(Condition[Received[T]], Generic[T]):
     def add_to(self, parts: WaitParts) -> None:
         parts.add_event(self.name, self)
 
-    def encode(self, payload: object, *, limit: int = DEFAULT_LIMIT_BYTES, codecs: Codecs = DEFAULT_CODECS) -> bytes:
-        """The payload as bytes; PayloadRefused unless it is of the event's type and comes back equal."""
-        return codecs.encode(payload, self.type, where=self._where, limit=limit).data
+    def encode(self, payload: object, *, limit: int = DEFAULT_LIMIT_BYTES, codecs: Codecs = DEFAULT_CODECS) -> Encoded:
+        """The payload as it is stored; PayloadRefused unless it is of the event's type and comes back equal."""
+        return codecs.encode(payload, self.type, where=self._where, limit=limit)
 
     def decode(self, data: bytes, codec: str | None = None, *, codecs: Codecs = DEFAULT_CODECS) -> T:
         """The payload as the waiter receives it; PayloadRefused if what was sent has another type."""

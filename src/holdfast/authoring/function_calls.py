@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ActionCall",
     "BroadcastCall",
+    "Call",
     "ChildCall",
     "ChildResult",
     "ContinueRequested",
@@ -55,6 +56,13 @@ __all__ = [
     "Wait",
     "running_function",
 ]
+
+
+R = TypeVar("R")
+
+# What every call gives. Not Coroutine[Any, Any, R]: those two Any would make a call match several overloads of
+# asyncio.gather, for which mypy then says Any.
+Call: TypeAlias = Coroutine[object, None, R]
 
 
 class FunctionRun(Protocol):

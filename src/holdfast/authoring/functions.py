@@ -15,7 +15,7 @@ from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, cast, over
 
 from holdfast.authoring.actions import UNSET, Bound, Unset, check_function
 from holdfast.authoring.context import current, entered_function, is_running
-from holdfast.authoring.function_calls import ChildCall, ContinueRequested, running_function
+from holdfast.authoring.function_calls import Call, ChildCall, ContinueRequested, running_function
 from holdfast.authoring.plain_run import PlainRun
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import MAX_INT, CallCodec
@@ -76,7 +76,7 @@ class Workflow(Generic[P, R]):
             self._codec.append(CallCodec(self._fn, name=f"workflow {self.name}"))
         return self._codec[0]
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         if is_running():
             raise UsageError(
                 f"workflow {self.name} was called inside {current().node.name}, where nothing of it could be recorded",
@@ -85,7 +85,7 @@ class Workflow(Generic[P, R]):
         run = running_function.get()
         if run is None or isinstance(run, PlainRun):
             return self.outside(*args, **kwargs)
-        return cast("Coroutine[Any, Any, R]", run.call(self.child_call(args, kwargs)))
+        return run.call(self.child_call(args, kwargs))
 
     def child_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ChildCall:
         """The request that a call inside a run makes."""

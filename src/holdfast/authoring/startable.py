@@ -305,7 +305,7 @@ def _refusal(thing: object) -> UsageError:
         name = getattr(thing, "__qualname__", repr(thing))
         return UsageError(
             f"{name} is a plain function, which has no name to be stored under",
-            hint="decorate it with @hf.workflow, with @hf.action, or with @hf.dag_template if it builds a DAG, and "
+            hint="decorate it with @hf.action, with @hf.workflow, or with @hf.dag_template if it builds a DAG, and "
             "start that",
         )
     return UsageError(f"a {type(thing).__name__} cannot be started: {thing!r:.80}", hint=f"start {STARTABLE}")

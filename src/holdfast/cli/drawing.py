@@ -69,6 +69,8 @@ def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph]:
     if isinstance(startable, Action):
         return startable.name, graph_of_action(startable)
     spec = resolve_start(bind(startable, words), (), default_registry)
+    if spec.graph is None:
+        raise Failure(f"{spec.workflow} is a function, which has no graph", hint="draw one of its runs", code=USAGE)
     return spec.workflow, spec.graph
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-import textwrap
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from holdfast.cli.finding import find_run
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
-from holdfast.cli.output import console, on_terminal, print_json, printable, say
+from holdfast.cli.output import paragraph, print_json, say
 
 if TYPE_CHECKING:
     from holdfast.explain import Explanation
 
-NARROWEST: Final = 40
 PROGRAM: Final = re.compile(r"(?:^|(?<=&& ))holdfast ")
 
 
@@ -33,29 +31,12 @@ async def explain(options: Options, run: str) -> None:
     if options.as_json:
         print_json(explanation)
         return
-    _say(explanation.summary, "", explanation.status)
+    paragraph(explanation.summary, status=explanation.status)
     for reason in explanation.reasons:
-        _say(reason, "  - ")
+        paragraph(reason, start="  - ")
     for fix in explanation.fixes:
-        _say(f"{fix.purpose}:", "  ")
+        paragraph(f"{fix.purpose}:", start="  ")
         say(f"      {fix.command}", "running")  # never wrapped: it is to be copied
-
-
-def _say(text: str, start: str, status: str | None = None) -> None:
-    """A paragraph, wrapped between words on a terminal and left whole in a pipe."""
-    text = printable(text)
-    if not on_terminal():
-        say(start + text, status)
-        return
-    lines = textwrap.wrap(
-        text,
-        max(NARROWEST, console().width),
-        initial_indent=start,
-        subsequent_indent=" " * len(start),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    say("\n".join(lines), status)
 
 
 def _for_this_database(explanation: Explanation, options: Options) -> Explanation:

@@ -110,7 +110,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     failure = failure_of(error)
     if debug and not isinstance(error, click.ClickException):
         traceback.print_exception(error)
-    line("error", failure.message, "red")
+    line("error", " ".join(failure.message.split()), "red")  # one line, whatever an error of user code holds
     line("hint", failure.hint, "cyan")
     if as_json:
         document = {"error": {"message": failure.message, "hint": failure.hint, "exit_code": failure.code}}

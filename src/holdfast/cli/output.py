@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 GAP: Final = 2
 LEAST_WIDTH: Final = 16
+NARROWEST: Final = 40
 STYLES: Final = {
     "completed": "green",
     "ok": "green",
@@ -102,6 +104,26 @@ def say(text: str, status: str | None = None) -> None:
         console().print(text, style=STYLES[status], soft_wrap=True)
     else:
         click.echo(text)
+
+
+def paragraph(text: str, *, start: str = "", status: str | None = None) -> None:
+    """A text that begins with `start`, wrapped between words on a terminal and left whole in a pipe.
+
+    An id or a path is never broken: people copy it.
+    """
+    text = printable(text)
+    if not on_terminal():
+        say(start + text, status)
+        return
+    lines = textwrap.wrap(
+        text,
+        max(NARROWEST, console().width),
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    say("\n".join(lines), status)
 
 
 def print_table(

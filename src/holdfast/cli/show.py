@@ -11,7 +11,17 @@ import click
 from holdfast.cli.finding import find_run
 from holdfast.cli.history_words import about
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
-from holdfast.cli.output import Cell, one_line, print_facts, print_heading, print_json, print_table, say
+from holdfast.cli.output import (
+    Cell,
+    on_terminal,
+    one_line,
+    paragraph,
+    print_facts,
+    print_heading,
+    print_json,
+    print_table,
+    say,
+)
 from holdfast.cli.show_nodes import print_nodes
 from holdfast.cli.times import shown_moment, shown_seconds
 
@@ -133,6 +143,10 @@ def _print_history(shown: RunShown) -> None:
     rows = []
     for entry in shown.history:
         by = entry["data"].get("by", "")
-        told = about(entry["kind"], entry["data"])
+        told = one_line(about(entry["kind"], entry["data"]))
         rows.append([f"{entry['at']:%Y-%m-%d %H:%M:%S}", entry["kind"], f"by {by}" if by else "", told])
-    print_table(["AT (UTC)", "WHAT", "WHO", "ABOUT"], rows, whole=("AT (UTC)", "WHAT"))
+    if not on_terminal():
+        print_table(["AT (UTC)", "WHAT", "WHO", "ABOUT"], rows)
+        return
+    for at, *words, told in rows:  # a column would break the ids of other runs
+        paragraph(" ".join(filter(None, words)) + (f": {told}" if told else ""), start=f"{at}  ")

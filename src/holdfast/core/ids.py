@@ -16,6 +16,16 @@ def uuid7(milliseconds: int, random_bits: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def child_id(parent: str, address: str) -> str:
+    """The id of a run that another one starts: the same in every replay, and sorted beside its parent."""
+    digest = int(hashed("child", parent, address)[:20], 16)
+    try:
+        milliseconds = int(parent.replace("-", "")[:12], 16)
+    except ValueError:  # an id that was not made here
+        milliseconds = 0
+    return uuid7(milliseconds, digest & (2**74 - 1))
+
+
 def hashed(*parts: str) -> str:
     """sha256 over length-prefixed parts, so that no two lists of parts share an encoding."""
     digest = hashlib.sha256()

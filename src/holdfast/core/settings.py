@@ -54,6 +54,10 @@ class Settings:
     """Whether PostgreSQL's NOTIFY is used to wake other processes; polling alone suffices."""
     codec: str | Codec | Codecs = "json"
     """How payloads are written: "json", "msgpack", a codec of your own, or `hf.Codecs` with more to read."""
+    resident_functions: int = 10_000
+    """How many waiting functions stay in memory; the others are replayed when they are woken."""
+    resident_seconds: float = 60.0
+    """How long a waiting function stays in memory."""
     hand_over: bool = True
     """Whether newly ready work may be leased to this process in the commit that makes it ready."""
 

@@ -72,9 +72,12 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
     """Change the run's work to what this graph asks for; the run's counts are in the answer, not yet written."""
     first: dict[str, Work] = {}
     latest: dict[str, Work] = {}
+    followed: dict[str, set[str | None]] = {}  # the parents' attempts that attempts of a node claim to follow
     for work in view.find(AllWork(run.id)):
         first.setdefault(work.node, work)
         latest[work.node] = work
+        if work.ancestry is not None:
+            followed.setdefault(work.node, set()).add(work.parents)
     latest |= {node: replace(work, status=BLOCKED, outcome=None) for node, work in latest.items() if _withdrawn(work)}
     done = {node: work.ancestry or "" for node, work in latest.items() if work.status in SATISFIED}
     changed = Reshaped(run)
@@ -103,7 +106,7 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
         if (begun.required, begun.completed) != (graph.required(node.id), met):
             # It has begun and stays so; what still completes above it is counted, and must fit.
             view.put(WORK, replace(begun, required=graph.required(node.id), completed=met))
-        if work.ancestry is not None and met == graph.required(node.id) and _parents(node, done) != work.parents:
+        if node.id in followed and (met < graph.required(node.id) or followed[node.id] != {_parents(node, done)}):
             changed.rewired.append(node.id)
     changed.run = replace(run, active=active, gave_up=gave_up, remaining=remaining)
     return changed

@@ -131,4 +131,5 @@ class FunctionMachine:
 
 def _call_entry(work: Work, kind: str, value: bytes | None) -> Entry:
     """What became of a call that went through the work table; its row kept what was asked for."""
-    return Entry(address=work.node, kind=kind, name=work.name, digest=work.parents or "", value=value, codec=work.codec)
+    address = work.node.rpartition("|")[2]  # a function that went on as another call counts its calls anew
+    return Entry(address=address, kind=kind, name=work.name, digest=work.parents or "", value=value, codec=work.codec)

@@ -30,7 +30,7 @@ from holdfast.authoring.flow_control import (
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, MAX_INT, Codecs, decode_error, encode_error
-from holdfast.core.errors import StoreError, StoreUnavailable
+from holdfast.core.errors import StoreError, StoreUnavailable, UsageError
 from holdfast.core.operations import (
     RECORDED,
     CompleteWork,
@@ -165,6 +165,22 @@ class AttemptRunner:
         except Exception as error:
             # The outcome itself was refused, and would be again: a dead letter, not one execution after another (G3).
             return await self._submit(_kill(work, error))
+
+    async def call_once(self, attempt: Attempt, invocation: Invocation) -> bytes:
+        """Carry out a call that a function made in this process; its encoded result, or whatever it raised."""
+        attempt.meter.bytes_in = len(invocation.arguments[0])
+        try:
+            return await self._call(attempt, invocation, self._context(attempt, invocation))
+        except FlowControl as wish:
+            raise UsageError(
+                f"{invocation.name} used {type(wish).__name__}, and only a node of a DAG can decide that",
+                hint="return a value, or raise, and let the workflow decide",
+            ) from None
+
+    def failure_of(self, attempt: Attempt, invocation: Invocation, error: Exception) -> tuple[bytes, bool]:
+        """A failure as it is stored, and whether another attempt is worth it."""
+        failed = self._failed(attempt, invocation, error, self._clock.monotonic())
+        return failed.error, failed.retryable
 
     async def _submit(self, operation: Operation) -> Settled:
         settled: Settled = await self._coordinator.submit(operation)
@@ -301,7 +317,7 @@ class AttemptRunner:
             offer=offer,
         )
 
-    def _failed(self, attempt: Attempt, invocation: Invocation, error: Exception, started: float) -> Operation:
+    def _failed(self, attempt: Attempt, invocation: Invocation, error: Exception, started: float) -> FailWork:
         work, retry = attempt.work, invocation.retry
         timed_out = isinstance(error, TimedOut)
         if isinstance(error, ProcessDied):

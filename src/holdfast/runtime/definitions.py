@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
+from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.startable import graph_of_action
 from holdfast.core.dag_document import graph_of_nodes
@@ -165,6 +166,8 @@ class RegistryDefinitions:
     def _runnable(self) -> tuple[str, ...]:
         names = set(self.registry.known_actions())
         for workflow, found in self.registry.workflows.items():
+            if isinstance(found, Workflow):
+                names.add(workflow)
             if isinstance(found, type) and issubclass(found, Dag):
                 nodes = found.compiled_dag().nodes
                 names.update(node_name(workflow, node.id) for node in nodes)

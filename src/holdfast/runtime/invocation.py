@@ -17,7 +17,7 @@ from holdfast.core.errors import MissingJob
 from holdfast.core.graph import Graph, Node
 from holdfast.core.ids import idempotency_key
 from holdfast.core.retry import Retry
-from holdfast.core.rows import Run, Work
+from holdfast.core.rows import CALL, Run, Work
 from holdfast.models.dag_items import is_alone
 from holdfast.runtime.definitions import RegistryDefinitions
 
@@ -75,6 +75,8 @@ def invocation_of(
 
     `graph` is the one that the run follows.
     """
+    if work.kind == CALL:
+        return invocation_of_call(definitions.registry.action(work.name), work, run, result_limit_bytes, codecs)
     found = definitions.thing(work.workflow)
     if is_alone(run, work):
         if not isinstance(found, Action):
@@ -119,6 +121,25 @@ def _of_action(action: Action[..., Any], work: Work, run: Run, limit: int, codec
         instance=None,
         call=lambda: action.fn(*args, **kwargs),
         arguments=(run.input, run.codec),
+        encode=partial(encode_stored_result, action.call, codecs, limit),
+        retry=_given_retry(work, action.policy.retry),
+        is_async=action.is_async,
+        transactional=action.transactional,
+        isolation=action.isolation,
+        action=action,
+    )
+
+
+def invocation_of_call(action: Action[..., Any], work: Work, run: Run, limit: int, codecs: Codecs) -> Invocation:
+    """A call that a function made."""
+    args, kwargs = action.call.decode_call(work.payload or b"", work.codec, codecs=codecs)
+    return Invocation(
+        work=work,
+        run=run,
+        name=action.name,
+        instance=None,
+        call=lambda: action.fn(*args, **kwargs),
+        arguments=(work.payload or b"", work.codec),
         encode=partial(encode_stored_result, action.call, codecs, limit),
         retry=_given_retry(work, action.policy.retry),
         is_async=action.is_async,

@@ -65,10 +65,10 @@ def line_of_await(awaited: Any) -> str:
     """Return the user's line at which a suspended coroutine waits, or "" if it holds no frame of the user's."""
     deepest = _Deepest()
     for _ in range(1_000):  # a chain of awaits is as deep as the stack may be; a cycle would be a bug of the program
-        frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
-        if isinstance(frame, FrameType):
+        frame = frame_of(awaited)
+        if frame is not None:
             deepest.see(frame.f_code, frame.f_lineno)
-        awaited = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+        awaited = awaited_by(awaited)
         if awaited is None:
             break
     return deepest.text
@@ -82,6 +82,17 @@ def line_of_error(error: BaseException) -> str:
         deepest.see(step.tb_frame.f_code, step.tb_lineno)
         step = step.tb_next
     return deepest.text
+
+
+def frame_of(awaited: Any) -> FrameType | None:
+    """Return the frame of an unfinished coroutine or generator; None if it has ended or is something else."""
+    frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
+    return frame if isinstance(frame, FrameType) else None
+
+
+def awaited_by(awaited: Any) -> Any:
+    """Return what a suspended coroutine or generator waits for, if anything."""
+    return _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
 
 
 def _first(owner: Any, *names: str) -> Any:

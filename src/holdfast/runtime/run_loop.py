@@ -46,7 +46,7 @@ from typing import Any, Final, TypeVarTuple
 from uuid import UUID
 
 from holdfast.runtime.run_calls import CANCEL, ERROR, RESULT, TIMER, Complaint, DurableCall, Entry, Outcome, Pending
-from holdfast.runtime.run_eviction import close_tasks, drop_quietly
+from holdfast.runtime.run_eviction import close_tasks, close_what_generators_await, drop_quietly
 from holdfast.runtime.run_lines import UNKNOWN_LINE, line_of_await, line_of_stack
 from holdfast.runtime.run_mismatch import asked_for_something_else, never_asked_for, timer_differs
 from holdfast.runtime.run_refusals import (
@@ -209,6 +209,8 @@ class RunLoop(DurableOnly):
         try:
             self._ready.clear()
             self._abandoned.clear()
+            if self.main is not None and self._generators is not None:
+                close_what_generators_await(self, self.main, self._generators)
             close_tasks(self, [task for task in reversed(self._tasks.values()) if not task.done()])
             self._pending.clear()
             self._fresh.clear()

@@ -28,14 +28,17 @@ from holdfast.coordinator import Commit, Coordinator
 from holdfast.core import failpoints
 from holdfast.core.codec import DEFAULT_CODECS, Codecs
 from holdfast.core.errors import HoldfastError, StoreError
+from holdfast.core.function_operations import TURN
 from holdfast.core.operations import STALE, Handed, Offer
-from holdfast.core.rows import LEASED, WORK
+from holdfast.core.rows import LEASED, WORK, Work
 from holdfast.core.seams import Clock, Ids, Randomness
 from holdfast.core.settings import Settings
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.attempt import Attempt, AttemptRunner, log_keys, named, release
 from holdfast.runtime.caretaker import Caretaker
 from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.function_calls import CallRunner
+from holdfast.runtime.function_driver import FunctionDriver
 from holdfast.runtime.lost_often import LostOften
 from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.threads import ThreadSlots
@@ -129,6 +132,7 @@ class Worker:
         self._threads = ThreadSlots(settings.threads, when_abandoned=partial(self._levels.change, t.ABANDONED_THREADS))
         self._processes = ProcessSlots(settings.processes, when_died=partial(metrics.count, t.PROCESS_DEATHS))
         self._runner = self._make_runner()
+        self._driver = self._make_driver()
         self._caretaker = Caretaker(
             store=store,
             coordinator=coordinator,
@@ -158,6 +162,25 @@ class Worker:
             metrics=self._metrics,
             levels=self._levels,
             codecs=self._codecs,
+        )
+
+    def _make_driver(self) -> FunctionDriver:
+        calls = CallRunner(
+            runner=self._runner,
+            store=self._store,
+            coordinator=self._coordinator,
+            registry=self._definitions.registry,
+            codecs=self._codecs,
+            payload_limit_bytes=self._settings.payload_limit_bytes,
+            worker=self.id,
+        )
+        return FunctionDriver(
+            store=self._store,
+            coordinator=self._coordinator,
+            definitions=self._definitions,
+            settings=self._settings,
+            clock=self._clock,
+            calls=calls,
         )
 
     # -- life
@@ -227,6 +250,7 @@ class Worker:
                         await failpoints.reach("release.before")
                     await self._coordinator.submit(release(work))
                 await self._store.retire(self.id)
+        self._driver.close()
         self._processes.close()
         self._threads.close(0.0)
 
@@ -372,8 +396,11 @@ class Worker:
 
     def _on_commit(self, commit: Commit) -> None:
         """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""
+        self._driver.on_commit(commit)
         for work in commit.changes.rows(WORK):
             if work.status == "ready":
+                if work.kind == TURN:
+                    self._stop_if_fenced(work)
                 if work.gate == 0:
                     if work.queue in self.queues:
                         self._wake.set()
@@ -381,6 +408,12 @@ class Worker:
                     self._wake.set()
             elif work.status == "cancelled" and work.worker == self.id:
                 self._ask_to_stop(self._running.get((work.run, work.node, work.attempt)))
+
+    def _stop_if_fenced(self, turn: Work) -> None:
+        """A cancel took the turn away from us: whatever its function still says is refused."""
+        attempt = self._running.get((turn.run, turn.node, turn.attempt))
+        if attempt is not None and attempt.work.token < turn.token:
+            self._ask_to_stop(attempt)
 
     # -- running
 
@@ -401,7 +434,10 @@ class Worker:
                 streak += 1
                 room = _Room(self, 0 if self._backlog and streak >= HANDOVER_STREAK else 1)
                 try:
-                    settled = await self._runner.run(attempt, room.offer)
+                    if attempt.work.kind == TURN:
+                        settled = await self._driver.drive(attempt.work, attempt.run)
+                    else:
+                        settled = await self._runner.run(attempt, room.offer)
                 finally:
                     room.give_back()
             except asyncio.CancelledError:
@@ -475,6 +511,8 @@ class Worker:
         self._lose_everything("another worker took its leases over")
         old, self.id = self.id, self._ids.new()
         self._runner = self._make_runner()
+        self._driver.close()
+        self._driver = self._make_driver()
         await self._enroll()
         await self._store.retire(old)  # its lock and its session would stay for as long as this process
         log.warning("worker %s was declared dead and goes on as %s", old, self.id, extra={"worker": self.id})
@@ -493,6 +531,8 @@ class Worker:
             hinted = self._look_now.is_set()
             self._look_now.clear()
             await self._compare_with_store()
+            await self._look_for_entries()
+            self._driver.rest()
             if hinted or self._stopping:
                 continue
             await self._notice_own_death()
@@ -536,6 +576,13 @@ class Worker:
             for work in orphans:
                 if work.run in runs and (work.run, work.node, work.attempt) not in self._running:
                     self._launch(Handed(work, runs[work.run]))
+
+    async def _look_for_entries(self) -> None:
+        """A function that is driven here and waits may have been sent something by another process."""
+        waiting = self._driver.waiting_for_others()
+        if waiting and self._store.shared:
+            for run in await self._store.runs(waiting):
+                self._driver.look(run.id, run.entries)
 
     # -- for tests and people
 

@@ -1,0 +1,324 @@
+"""What a function asks for, carried out: calls in this process, calls for the work table, waits, children, events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from holdfast.authoring.function_calls import (
+    ActionCall,
+    BroadcastCall,
+    ChildCall,
+    ChildResult,
+    ExecuteCall,
+    SendCall,
+    SideEffect,
+    Wait,
+)
+from holdfast.authoring.registry import Registry
+from holdfast.authoring.startable import resolve_start
+from holdfast.coordinator import Coordinator
+from holdfast.core.codec import Codecs, encode_error
+from holdfast.core.errors import UsageError
+from holdfast.core.function_operations import (
+    FAILURE,
+    RESULT,
+    TIMER,
+    BroadcastEvent,
+    Entry,
+    OpenWait,
+    QueuedCall,
+    SendEvent,
+)
+from holdfast.core.ids import child_id, hashed
+from holdfast.core.operations import StartRun
+from holdfast.core.retry import Retry
+from holdfast.core.rows import CALL, LEASED, Run, Work
+from holdfast.runtime.attempt import Attempt, AttemptRunner
+from holdfast.runtime.function_run import LiveFunction
+from holdfast.runtime.invocation import invocation_of_call
+from holdfast.runtime.run_calls import Pending
+from holdfast.store.contract import Store
+
+Outcome = Entry | QueuedCall
+
+
+@dataclass(slots=True)
+class Step:
+    """What there is to say in one turn."""
+
+    entries: list[Entry] = field(default_factory=list)
+    calls: list[QueuedCall] = field(default_factory=list)
+    opens: list[OpenWait] = field(default_factory=list)
+    closes: list[str] = field(default_factory=list)
+    children: list[StartRun] = field(default_factory=list)
+    inline: Awaitable[Outcome] | None = None
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.entries or self.calls or self.opens or self.closes or self.children)
+
+    def add_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, Entry):
+                self.entries.append(outcome)
+            else:
+                self.calls.append(outcome)
+
+    def add_due_timers(self, function: LiveFunction, now: int) -> None:
+        """The times that have come. One that the function gives up meanwhile is skipped when it is delivered."""
+        timer = function.loop.next_timer()
+        if timer is not None and timer[1] <= now:
+            self.entries.append(Entry(address=timer[0], kind=TIMER))
+        for address, due in sorted(function.deadlines.items(), key=lambda each: (each[1], each[0])):
+            pending = function.loop.pending.get(address)
+            if due <= now and pending is not None:
+                self.entries.append(Entry(address=address, kind=TIMER, name=pending.name, digest=pending.digest))
+                if address in function.opened:
+                    self.closes.append(address)
+
+
+class CallRunner:
+    """Carries out requests for a driver."""
+
+    def __init__(
+        self,
+        *,
+        runner: AttemptRunner,
+        store: Store,
+        coordinator: Coordinator,
+        registry: Registry,
+        codecs: Codecs,
+        payload_limit_bytes: int,
+        worker: str,
+    ) -> None:
+        self.codecs = codecs
+        self.payload_limit_bytes = payload_limit_bytes
+        self._runner = runner
+        self._store = store
+        self._coordinator = coordinator
+        self._registry = registry
+        self._worker = worker
+
+    def plan(self, function: LiveFunction, turn: Work, run: Run) -> Step:
+        """Start what is new, and say what of it the store must know."""
+        step = Step()
+        for given_up in function.loop.withdrawn_requests():
+            task = function.running.pop(given_up.address, None)
+            if task is not None:
+                task.cancel()
+            function.deadlines.pop(given_up.address, None)
+            if given_up.address in function.opened:
+                function.opened.discard(given_up.address)
+                step.closes.append(given_up.address)
+        new = function.loop.new_requests()
+        for pending in new:
+            self._take(function, run, pending, step, alone=len(new) == 1)
+        return step
+
+    def _take(self, function: LiveFunction, run: Run, pending: Pending, step: Step, *, alone: bool) -> None:
+        request = pending.payload
+        match request:
+            # A transactional one commits with its result, and so is settled by whoever runs it.
+            case ActionCall() if request.action.policy.queue is not None or request.action.transactional:
+                step.calls.append(self._queued(function, run, pending, request))
+            case SideEffect():
+                step.entries.append(self._side_effect(pending, request))
+            case Wait():
+                if request.until_us is not None:
+                    function.deadlines[pending.address] = request.until_us
+                if request.events or request.runs:
+                    step.opens.append(_open(pending, request.events, request.runs))
+            case ChildCall():
+                self._child(function, run, pending, request, step)
+            case ChildResult():
+                step.opens.append(_open(pending, (), (request.run_id,)))
+            case _:
+                work = self._perform(function, run, pending)
+                # A lone call needs no task of its own, as nothing else of the function is going on.
+                if alone and not function.running and not function.opened and function.next_due() is None:
+                    step.inline = work
+                else:
+                    self._start(function, pending.address, work)
+
+    def _start(self, function: LiveFunction, address: str, work: Awaitable[Outcome]) -> None:
+        async def carry_out() -> None:
+            try:
+                function.outcomes.append(await work)
+            finally:
+                function.running.pop(address, None)
+                function.news.set()
+
+        function.running[address] = asyncio.get_running_loop().create_task(carry_out())
+
+    async def _perform(self, function: LiveFunction, run: Run, pending: Pending) -> Outcome:
+        request = pending.payload
+        try:
+            match request:
+                case ActionCall():
+                    return await self._act(function, run, pending, request)
+                case SendCall() | BroadcastCall():
+                    return _result(pending, await self._send(run, pending, request), "json")
+                case ExecuteCall():
+                    raise UsageError(f"{request.name}: this engine has no deciders yet", hint="use an action")
+                case _:
+                    raise UsageError(f"{pending.name} cannot be carried out")
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            return _failure(pending, encode_error(error))
+
+    async def _act(self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall) -> Outcome:
+        action = request.action
+        data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)
+        timeout = action.policy.timeout_seconds
+        work = Work(
+            run=run.id,
+            node=node_of(function.base, pending.address),
+            attempt=1,
+            workflow=run.workflow,
+            kind=CALL,
+            name=action.name,
+            status=LEASED,
+            queue=run.queue,
+            timeout=None if timeout is None else int(timeout * 1_000_000),
+            worker=self._worker,
+            payload=data,
+            codec=self.codecs.default.tag,
+            started=self._store.now(),
+        )
+        attempt = Attempt(work, run)
+        invocation = invocation_of_call(action, work, run, self.payload_limit_bytes, self.codecs)
+        try:
+            value = await self._runner.call_once(attempt, invocation)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            record, retryable = self._runner.failure_of(attempt, invocation, error)
+            retry = action.policy.retry
+            if retryable and retry.attempts > 1:
+                return self._retried(function, run, pending, request, data, record)
+            return _failure(pending, record)
+        return _result(pending, value, self.codecs.default.tag)
+
+    def _queued(self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall) -> QueuedCall:
+        data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)
+        return self._queued_call(function, run, pending, request, data)
+
+    def _retried(
+        self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall, data: bytes, error: bytes
+    ) -> QueuedCall:
+        """I3: nothing sleeps while holding a slot, so the second attempt goes through the work table, with its time."""
+        retry = request.action.policy.retry
+        node = node_of(function.base, pending.address)
+        delay = int(retry.delay_seconds(run.id, node, 1) * 1_000_000)
+        call = self._queued_call(function, run, pending, request, data)
+        return msgspec.structs.replace(
+            call, due=self._store.now() + delay, attempt=2, failures=1, error=error, queue=run.queue
+        )
+
+    def _queued_call(
+        self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall, data: bytes
+    ) -> QueuedCall:
+        policy = request.action.policy
+        retry: Retry = policy.retry
+        numbers = {"attempts": retry.attempts, "base": retry.base, "cap": retry.cap}
+        timeout = policy.timeout_seconds
+        return QueuedCall(
+            address=node_of(function.base, pending.address),
+            action=request.action.name,
+            name=pending.name,
+            digest=pending.digest,
+            queue=policy.queue or run.queue,
+            payload=data,
+            codec=self.codecs.default.tag,
+            timeout=None if timeout is None else int(timeout * 1_000_000),
+            policy=msgspec.json.encode(numbers).decode(),
+        )
+
+    def _side_effect(self, pending: Pending, request: SideEffect) -> Entry:
+        try:
+            encoded = request.encode(request.fn(), limit=self.payload_limit_bytes, codecs=self.codecs)
+        except Exception as error:
+            return _failure(pending, encode_error(error))
+        return _result(pending, encoded.data, encoded.codec)
+
+    def _child(self, function: LiveFunction, run: Run, pending: Pending, request: ChildCall, step: Step) -> None:
+        try:
+            start = self._child_start(function, run, pending, request)
+        except Exception as error:
+            step.entries.append(_failure(pending, encode_error(error)))
+            return
+        step.children.append(start)
+        if request.awaits:
+            step.opens.append(_open(pending, (), (start.run,)))
+        else:
+            step.entries.append(_result(pending, start.run.encode(), "text"))
+
+    def _child_start(self, function: LiveFunction, run: Run, pending: Pending, request: ChildCall) -> StartRun:
+        spec = resolve_start(request.startable, request.args, self._registry, self.payload_limit_bytes, self.codecs)
+        return StartRun(
+            run=child_id(run.id, f"{function.base}{pending.address}"),
+            workflow=spec.workflow,
+            model=spec.model,
+            key=request.key,
+            input=spec.input,
+            codec=spec.codec,
+            input_digest=spec.input_digest,
+            on_failure=spec.on_failure,
+            queue=request.queue or "default",
+            priority=run.priority,
+            tags=run.tags,
+            parent=None if request.detached else run.id,
+            nodes=spec.document,
+            signature=spec.graph.signature if spec.document and spec.graph is not None else "",
+        )
+
+    async def _send(self, run: Run, pending: Pending, request: SendCall | BroadcastCall) -> bytes:
+        event = request.event
+        data = event.encode(request.payload, limit=self.payload_limit_bytes, codecs=self.codecs)
+        identity = request.id or hashed("event", run.id, pending.address)
+        expires = None if event.expires is None else int(event.expires.total_seconds() * 1_000_000)
+        operation: SendEvent | BroadcastEvent
+        if isinstance(request, SendCall):
+            operation = SendEvent(
+                run=request.to,
+                event=identity,
+                name=event.name,
+                payload=data,
+                codec=self.codecs.default.tag,
+                expires=expires,
+                on_target_end=event.on_target_end,
+            )
+        else:
+            operation = BroadcastEvent(
+                event=identity,
+                name=event.name,
+                payload=data,
+                codec=self.codecs.default.tag,
+                expires=expires,
+                to_all=request.to_all,
+            )
+        return msgspec.json.encode(await self._coordinator.submit(operation))
+
+
+def node_of(base: int, address: str) -> str:
+    """The node of a call: its address, within the history that it belongs to."""
+    return f"{base}|{address}" if base else address
+
+
+def _open(pending: Pending, events: tuple[str, ...], runs: tuple[str, ...]) -> OpenWait:
+    return OpenWait(address=pending.address, name=pending.name, digest=pending.digest, events=events, runs=runs)
+
+
+def _result(pending: Pending, value: bytes, codec: str) -> Entry:
+    return Entry(
+        address=pending.address, kind=RESULT, name=pending.name, digest=pending.digest, value=value, codec=codec
+    )
+
+
+def _failure(pending: Pending, error: bytes) -> Entry:
+    return Entry(address=pending.address, kind=FAILURE, name=pending.name, digest=pending.digest, value=error)

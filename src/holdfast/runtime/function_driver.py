@@ -1,0 +1,305 @@
+"""Driving durable functions: whoever holds a turn replays what is recorded, starts what is missing, and records it.
+
+Theory of operation. A function lives on a loop of its own (run_loop.py) and is moved by entries of its history only,
+one at a time. The driver holds the lease of the run's turn and goes round:
+
+    replay what is recorded -> start what the function asks for -> commit what came of it -> deliver that -> …
+
+An entry is delivered only when it is committed, so that no other driver can come to know another order (I49). When
+nothing is running here any more and the function still waits (for events, times, other runs, calls in the work
+table), its turn is parked in one transaction with its waits, and costs nothing but rows. The loop may stay in memory
+for a while: it is a pure function of the entries delivered, so whoever takes the turn next in this process goes on
+from there. Everybody else replays.
+
+Losing the lease loses nothing: what was not committed was not delivered, and what this driver still says is refused
+by its token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from holdfast.authoring.functions import Workflow
+from holdfast.coordinator import Commit, Coordinator
+from holdfast.core.codec import encode_error
+from holdfast.core.errors import MissingJob, NonDeterminism
+from holdfast.core.function_operations import (
+    CONTINUED,
+    ENTRY_KINDS,
+    PATCH,
+    ContinueAs,
+    Entry,
+    Numbered,
+    Stepped,
+    TakeTurn,
+    entry_of,
+)
+from holdfast.core.operations import (
+    RECORDED,
+    STALE,
+    CompleteWork,
+    FailWork,
+    ReleaseWork,
+    Settled,
+)
+from holdfast.core.rows import HISTORY, PAUSED, Run, Work
+from holdfast.core.seams import Clock
+from holdfast.core.settings import Settings
+from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.function_calls import CallRunner, Step
+from holdfast.runtime.function_run import Ended, LiveFunction
+from holdfast.runtime.run_refusals import NotDurable
+from holdfast.store.contract import Store
+
+log = logging.getLogger("holdfast.worker")
+
+T = TypeVar("T")
+
+
+class Lost(Exception):
+    """The turn is not ours any more."""
+
+
+class FunctionDriver:
+    """Drives the functions whose turns a worker has claimed, and keeps those that wait in memory for a while."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        coordinator: Coordinator,
+        definitions: RegistryDefinitions,
+        settings: Settings,
+        clock: Clock,
+        calls: CallRunner,
+    ) -> None:
+        self._store = store
+        self._coordinator = coordinator
+        self._definitions = definitions
+        self._settings = settings
+        self._clock = clock
+        self._calls = calls
+        self._driven: dict[str, LiveFunction] = {}
+        self._resting: OrderedDict[str, tuple[float, LiveFunction]] = OrderedDict()
+
+    # -- memory
+
+    def close(self) -> None:
+        """Take every function out of memory; a function that is merely dropped would run its `finally` blocks."""
+        for _, function in self._resting.values():
+            function.evict()
+        self._resting.clear()
+
+    def rest(self) -> None:
+        """Evict what has been waiting for long."""
+        before = self._clock.monotonic() - self._settings.resident_seconds
+        while self._resting:
+            run, (since, function) = next(iter(self._resting.items()))
+            if since > before and len(self._resting) <= self._settings.resident_functions:
+                return
+            del self._resting[run]
+            function.evict()
+
+    def on_commit(self, commit: Commit) -> None:
+        """Entries that somebody else of this process wrote for a function that is driven here."""
+        for row in commit.changes.inserts.get(HISTORY, ()):
+            function = self._driven.get(row.run)
+            if function is not None:
+                function.news.set()
+
+    def waiting_for_others(self) -> list[str]:
+        """Runs that are driven here and wait for something from outside: another process may have written it."""
+        return [run for run, function in self._driven.items() if function.opened]
+
+    def look(self, run: str, entries: int) -> None:
+        function = self._driven.get(run)
+        if function is not None and entries > function.known:
+            function.news.set()
+
+    # -- a turn
+
+    async def drive(self, work: Work, run: Run) -> Settled:
+        """Hold the turn until the function has ended or waits."""
+        function: LiveFunction | None = None
+        try:
+            function = await self._resident(run)
+            self._driven[run.id] = function
+            return await self._go_round(function, work, run)
+        except Lost:
+            return Settled(verdict=STALE)
+        except (NonDeterminism, NotDurable, MissingJob) as error:
+            log.error("run %s of %s cannot go on: %s", run.id, run.workflow, error, extra={"run": run.id})
+            return await self._fail(work, error)
+        finally:
+            self._driven.pop(run.id, None)
+            if function is not None and run.id not in self._resting:
+                await self._drop(function)
+
+    async def _drop(self, function: LiveFunction) -> None:
+        await function.stop_calls()
+        with contextlib.suppress(RuntimeError):
+            await outside_task(function.evict)
+
+    async def _resident(self, run: Run) -> LiveFunction:
+        """The function with everything delivered that is recorded."""
+        _, function = self._resting.pop(run.id, (0.0, None))
+        if function is not None and function.base != run.base:
+            await outside_task(function.evict)
+            function = None
+        if function is None:
+            function = await self._begin(run)
+        if run.entries > function.known:
+            await self._catch_up(function)
+        function.replaying = False
+        return function
+
+    async def _begin(self, run: Run) -> LiveFunction:
+        name, data, codec, at = run.workflow, run.input, run.codec, run.created
+        if run.base:
+            for row in await self._store.history(run.id, run.base - 1):
+                if row.sequence == run.base and row.kind == CONTINUED:
+                    entry = entry_of(row.data)
+                    name, data, codec, at = entry.name, entry.value or b"", entry.codec, row.at
+                break
+        found = self._definitions.thing(name)
+        if not isinstance(found, Workflow):
+            raise MissingJob(f"workflow {name} is not registered here", hint="import its module in this worker")
+        function = LiveFunction(run, found, self._definitions.registry, codecs=self._calls.codecs, now_us=at)
+        args, kwargs = found.call.decode_call(data, codec)
+        patches = [entry.name for entry in await self._recorded_patches(run)] if run.entries > run.base else []
+        await outside_task(lambda: function.begin(args, kwargs, patches))
+        return function
+
+    async def _recorded_patches(self, run: Run) -> list[Entry]:
+        rows = await self._store.history(run.id, run.base)
+        return [entry_of(row.data) for row in rows if row.kind == PATCH]
+
+    async def _catch_up(self, function: LiveFunction) -> None:
+        """Deliver what is recorded beyond what the function knows."""
+        rows = await self._store.history(function.run_id, function.known)
+        entries = [Numbered(row.sequence, row.at, entry_of(row.data)) for row in rows if row.kind in ENTRY_KINDS]
+        last = rows[-1].sequence if rows else function.known
+        await outside_task(lambda: function.deliver(entries))
+        function.known = max(function.known, last)
+
+    async def _go_round(self, function: LiveFunction, work: Work, run: Run) -> Settled:
+        while True:
+            if function.done:
+                return await self._end(function, work)
+            step = self._calls.plan(function, work, run)
+            if step.inline is not None:
+                function.outcomes.append(await step.inline)
+                step = Step()
+            step.add_outcomes(function.take_outcomes())
+            step.add_due_timers(function, self._store.now())
+            may_park = not function.running and not step.entries
+            if may_park and (stuck := function.loop.stuck()) is not None:
+                raise NotDurable(stuck, hint="await an action, a timer, an event or another run")
+            if step.has_news or may_park:
+                answer = await self._say(function, work, step, park=may_park)
+                if answer.parked:
+                    self._resting[run.id] = (self._clock.monotonic(), function)
+                    self.rest()
+                    return Settled(verdict=RECORDED, run_status=answer.run_status)
+                if answer.run_status == PAUSED:
+                    return await self._give_back(work)
+                continue
+            await self._wait(function)
+
+    async def _say(self, function: LiveFunction, work: Work, step: Step, *, park: bool) -> Stepped:
+        """Commit what there is to say, and deliver what was written, whoever wrote it."""
+        operation = TakeTurn(
+            run=work.run,
+            node=work.node,
+            attempt=work.attempt,
+            token=work.token,
+            known=function.known,
+            entries=(*function.take_patches(), *step.entries),
+            calls=tuple(step.calls),
+            opens=tuple(step.opens),
+            closes=tuple(step.closes),
+            children=tuple(step.children),
+            park=park,
+            due=function.next_due() if park else None,
+        )
+        answer: Stepped = await self._coordinator.submit(operation)
+        if answer.verdict == STALE:
+            raise Lost
+        function.opened.update(wait.address for wait in step.opens)
+        written = answer.entries
+        if answer.verdict == RECORDED and answer.last == function.known + len(written):
+            if written:
+                await outside_task(lambda: function.deliver(written))
+                function.known = answer.last
+        elif answer.last > function.known:
+            await self._catch_up(function)
+        return answer
+
+    async def _wait(self, function: LiveFunction) -> None:
+        """Until a call returns, a time comes, or somebody else writes an entry."""
+        due = function.next_due()
+        seconds = None if due is None else max(0.0, (due - self._store.now()) / 1e6)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await function.news.wait()
+        foreign = function.news.is_set() and not function.outcomes
+        function.news.clear()
+        if foreign:
+            await self._catch_up(function)
+
+    # -- the end of a turn
+
+    async def _end(self, function: LiveFunction, work: Work) -> Settled:
+        ended: Ended = function.ended(self._calls.payload_limit_bytes)
+        key: dict[str, Any] = {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
+        if ended.continued is not None:
+            workflow, data, codec = ended.continued
+            settled: Settled = await self._coordinator.submit(
+                ContinueAs(**key, known=function.known, workflow=workflow, input=data, codec=codec)
+            )
+            if settled.verdict == STALE:
+                return settled
+            # A fresh history needs a fresh function; giving the turn back lets others in first.
+            return await self._give_back(work)
+        if ended.error is None or ended.cancelled:
+            return await self._submit(CompleteWork(**key, result=ended.result, outcome=None))
+        return await self._fail(work, ended.error)
+
+    async def _fail(self, work: Work, error: BaseException) -> Settled:
+        record = encode_error(error)
+        key: dict[str, Any] = {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
+        return await self._submit(FailWork(**key, error=record, retryable=False))
+
+    async def _give_back(self, work: Work) -> Settled:
+        return await self._submit(ReleaseWork(run=work.run, node=work.node, attempt=work.attempt, token=work.token))
+
+    async def _submit(self, operation: Any) -> Settled:
+        settled: Settled = await self._coordinator.submit(operation)
+        return settled
+
+
+async def outside_task(call: Callable[[], T]) -> T:
+    """Run it in a plain callback of the loop: a run's loop cannot be entered from inside a task."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            value = call()
+        except BaseException as error:
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(value)
+
+    loop.call_soon(run)
+    return await done
+
+
+__all__ = ["FunctionDriver", "outside_task"]

@@ -1,0 +1,304 @@
+"""One durable function in memory: its code on its own loop, and what the driver must know of it.
+
+It is a pure function of its input and the entries delivered so far. Nothing here touches the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Never
+
+import msgspec
+
+from holdfast.authoring.actions import Action
+from holdfast.authoring.context import entered_function
+from holdfast.authoring.function_calls import (
+    ActionCall,
+    BroadcastCall,
+    ChildCall,
+    ChildResult,
+    ContinueRequested,
+    Request,
+    SendCall,
+    SideEffect,
+    Wait,
+)
+from holdfast.authoring.functions import Workflow
+from holdfast.authoring.registry import Registry
+from holdfast.core.codec import Codecs, decode_error, decode_stored_result, encode_stored_result, unlabelled
+from holdfast.core.errors import RunCancelled, RunFailed, UsageError
+from holdfast.core.function_operations import CANCEL as CANCEL_ENTRY
+from holdfast.core.function_operations import ENDED_RUN, EVENT, FAILURE, PATCH, TIMER, Entry, Numbered, Sent
+from holdfast.core.rows import CANCELLED, COMPLETED, Run
+from holdfast.models.delivery import RunEnd
+from holdfast.runtime import run_calls
+from holdfast.runtime.definitions import known_exception
+from holdfast.runtime.run_calls import DurableCall, Pending
+from holdfast.runtime.run_loop import RunLoop
+from holdfast.runtime.run_watchdog import RunWatchdog
+
+_decode_end = msgspec.msgpack.Decoder(RunEnd).decode
+_decode_sent = msgspec.json.Decoder(Sent).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How the function ended: with a result, an error, or by going on as another call."""
+
+    result: bytes | None = None
+    error: BaseException | None = None
+    cancelled: bool = False
+    continued: tuple[str, bytes, str] | None = None
+
+
+class LiveFunction:
+    """A function that is driven here, or waits here for its next turn. Implements `FunctionRun` for its code."""
+
+    def __init__(
+        self,
+        run: Run,
+        workflow: Workflow[..., Any],
+        registry: Registry,
+        *,
+        codecs: Codecs,
+        now_us: int,
+        watchdog: RunWatchdog | None = None,
+    ) -> None:
+        self.run_id = run.id
+        self.workflow_name = workflow.name
+        self.registry = registry
+        self.base = run.base
+        self.known = run.base
+        self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
+        self.news = asyncio.Event()
+        self.running: dict[str, asyncio.Task[None]] = {}  # calls that are in flight in this process, by address
+        self.outcomes: list[Any] = []  # what came of them, not yet committed
+        self.opened: set[str] = set()  # waits that the store knows of
+        self.deadlines: dict[str, int] = {}
+        self.exposed: dict[str, Callable[[], Any]] = {}
+        self.replaying = True
+        self._workflow = workflow
+        self._codecs = codecs
+        self._rollbacks: list[ActionCall] = []
+        self._patches: set[str] = set()
+        self._new_patches: list[str] = []
+        self._asked_unpatched: set[str] = set()
+
+    # -- for the driver
+
+    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], patches: Iterable[str]) -> None:
+        self._patches.update(patches)
+        context = contextvars.copy_context()
+        self.loop.begin(lambda: self._main(args, kwargs), context=context)
+
+    async def _main(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        with entered_function(self):
+            try:
+                return await self._workflow.fn(*args, **kwargs)
+            except (ContinueRequested, GeneratorExit):
+                raise
+            except BaseException as error:
+                await self._roll_back(error)
+                raise
+
+    async def _roll_back(self, cause: BaseException) -> None:
+        """Undo in reverse. One that fails is noted on the cause, and does not keep the others from running."""
+        while self._rollbacks:
+            undo = self._rollbacks.pop()
+            try:
+                await self.call(undo)
+            except Exception as error:
+                cause.add_note(f"its rollback {undo.name} failed: {type(error).__name__}: {error}")
+
+    def deliver(self, entries: Sequence[Numbered]) -> None:
+        """Let entries in, one by one, in order. Not inside a task."""
+        for numbered in entries:
+            if self.loop.done:
+                break
+            self._deliver(numbered)
+            self.known = max(self.known, numbered.sequence)
+
+    def _deliver(self, numbered: Numbered) -> None:
+        entry = numbered.entry
+        self.opened.discard(entry.address)
+        self.deadlines.pop(entry.address, None)
+        if entry.kind == PATCH:
+            self._patches.add(entry.name)
+            return
+        pending = self.loop.pending.get(entry.address)
+        kind, value = self._decoded(entry, pending, numbered.at)
+        self.loop.deliver(
+            run_calls.Entry(
+                address=entry.address,
+                kind=kind,
+                name=entry.name,
+                digest=entry.digest,
+                value=value,
+                at_us=numbered.at,
+            )
+        )
+
+    def _decoded(self, entry: Entry, pending: Pending | None, at: int) -> tuple[str, Any]:
+        if entry.kind == CANCEL_ENTRY:
+            return run_calls.CANCEL, entry.name
+        if entry.kind == TIMER and pending is None:
+            return run_calls.TIMER, None
+        if pending is None:
+            return run_calls.RESULT, None  # given up by the code, or never asked for: the loop knows which
+        if entry.kind == FAILURE:
+            return run_calls.ERROR, decode_error(entry.value or b"{}").to_exception(known_exception)
+        try:
+            return run_calls.RESULT, self._value(entry, pending.payload, at)
+        except RunFailed as error:
+            return run_calls.ERROR, error
+        except RunCancelled as error:
+            return run_calls.ERROR, error
+
+    def _value(self, entry: Entry, request: Request, at: int) -> Any:
+        data, codec = entry.value, entry.codec
+        match request:
+            case ActionCall():
+                return decode_stored_result(request.action.call, self._codecs, data or b"null")
+            case SideEffect():
+                return request.decode(data or b"null", codec, codecs=self._codecs)
+            case SendCall() | BroadcastCall():
+                return _decode_sent(data or b"null")
+            case ChildCall() if entry.kind != ENDED_RUN:
+                return (data or b"").decode()
+            case ChildCall() | ChildResult():
+                return self._child_result(request.name, _decode_end(data or b""), request.result_codec)
+            case Wait() if entry.kind == EVENT:
+                return request.received(
+                    entry.event, data or b"null", codec, id=entry.source, at_us=at, codecs=self._codecs
+                )
+            case Wait() if entry.kind == ENDED_RUN:
+                end = _decode_end(data or b"")
+                told = None if end.result is None else unlabelled(end.result)
+                return request.run_ended(
+                    end.run,
+                    end.status,
+                    None if told is None else told.data,
+                    None if told is None else told.codec,
+                    codecs=self._codecs,
+                )
+            case Wait():
+                return request.time_reached()
+            case _:
+                return None
+
+    def _child_result(self, name: str, end: RunEnd, codec: Any) -> Any:
+        if end.status == COMPLETED:
+            if end.result is None:
+                return None
+            if codec is not None:
+                return decode_stored_result(codec, self._codecs, end.result)
+            plain = unlabelled(end.result)
+            return self._codecs.decode(plain.data, where=f"the result of run {end.run}", codec=plain.codec)
+        if end.status == CANCELLED:
+            raise RunCancelled(f"child run {end.run} of {name} was cancelled", run_id=end.run, by=None)
+        cause = None if end.error is None else decode_error(end.error).to_exception(known_exception)
+        error = RunFailed(
+            f"child run {end.run} of {name} {'failed' if end.status != 'not found' else 'does not exist'}: {cause}",
+            run_id=end.run,
+            workflow=end.workflow or name,
+            cause=cause,
+            hint=f"see `holdfast show {end.run} --traceback`",
+        )
+        error.__cause__ = cause
+        raise error
+
+    @property
+    def done(self) -> bool:
+        return self.loop.done
+
+    def next_due(self) -> int | None:
+        """When a time comes that the function waits for."""
+        timer = self.loop.next_timer()
+        times = [*self.deadlines.values(), *([timer[1]] if timer is not None else [])]
+        return min(times, default=None)
+
+    def take_outcomes(self) -> list[Any]:
+        outcomes, self.outcomes = self.outcomes, []
+        return outcomes
+
+    def take_patches(self) -> list[Entry]:
+        names, self._new_patches = self._new_patches, []
+        return [Entry(address="", kind=PATCH, name=name) for name in names]
+
+    async def stop_calls(self) -> None:
+        """Ask what is in flight here to stop; what it still returns is not recorded."""
+        tasks = list(self.running.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=5.0)
+        self.running.clear()
+
+    def evict(self) -> None:
+        self.replaying = True
+        self.loop.evict()
+
+    def ended(self, limit: int) -> Ended:
+        outcome = self.loop.outcome()
+        error = outcome.error
+        if isinstance(error, ContinueRequested):
+            target = error.workflow
+            data = target.call.encode_call(error.call_args, error.call_kwargs, limit=limit, codecs=self._codecs)
+            return Ended(continued=(target.name, data, self._codecs.default.tag))
+        if isinstance(error, asyncio.CancelledError):
+            return Ended(error=error, cancelled=True)
+        if error is not None:
+            return Ended(error=error)
+        try:
+            result = encode_stored_result(self._workflow.call, self._codecs, limit, outcome.value)
+        except Exception as refused:
+            return Ended(error=refused)
+        return Ended(result=result)
+
+    # -- for the function's code: `FunctionRun`
+
+    def call(self, request: Request) -> Coroutine[Any, Any, Any]:
+        return DurableCall(self.loop, request.kind, request.name, request.digest(), request)
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.loop.now_us / 1e6, UTC)
+
+    def uuid4(self) -> uuid.UUID:
+        return self.loop.next_uuid()
+
+    def rng(self) -> random.Random:
+        return self.loop.rng()
+
+    def on_rollback(self, action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._rollbacks.append(ActionCall(action, args, kwargs))
+
+    def expose(self, name: str, fn: Callable[[], Any]) -> None:
+        self.exposed[name] = fn
+
+    def patched(self, name: str) -> bool:
+        if name in self._patches:
+            return True
+        if self.replaying or name in self._asked_unpatched:
+            self._asked_unpatched.add(name)
+            return False
+        self._patches.add(name)
+        self._new_patches.append(name)
+        return True
+
+    def continue_as(self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Never:
+        raise ContinueRequested(workflow, args, kwargs)
+
+    def query(self, name: str) -> Any:
+        """What the function exposes under this name, as of the entries delivered."""
+        if name not in self.exposed:
+            raise UsageError(
+                f"run {self.run_id} of {self.workflow_name} exposes nothing as {name!r}",
+                hint=f"it exposes: {', '.join(sorted(self.exposed)) or 'nothing yet'}",
+            )
+        return self.exposed[name]()
