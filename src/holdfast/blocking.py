@@ -15,6 +15,8 @@ from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dag_builder import BuiltDag
 from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag
+from holdfast.authoring.events import Event
+from holdfast.core.function_operations import Sent
 from holdfast.core.graph import Graph
 from holdfast.core.rows import Hold, Wait, Work
 from holdfast.core.settings import Settings
@@ -93,6 +95,13 @@ class BlockingHandle(Generic[R]):
     def explain(self) -> Explanation:
         """In plain words: why this run is where it is, and what would move it."""
         return self._thread.run(self._handle.explain())
+
+    def query(self, name: str) -> Any:
+        """What the run's function exposes under this name (`hf.expose`), as of its last entry.
+
+        Answered by replaying its history here, so this process must have its code; nothing is started.
+        """
+        return self._thread.run(self._handle.query(name))
 
     def waits(self) -> list[Wait]:
         """What this run waits for."""
@@ -290,6 +299,18 @@ class BlockingEngine:
     ) -> Any:
         """Start and wait for the result."""
         return self._thread.run(self._engine.run(workflow, *args, timeout=timeout, **options))
+
+    def send(
+        self, event: Event[Any] | str, payload: Any = None, *, to: str | Identified, id: str | None = None
+    ) -> Sent:
+        """Send an event to one run: `Delivered`, `Queued`, `TargetEnded` or `TargetNotFound`."""
+        return self._thread.run(self._engine.send(event, payload, to=to, id=id))
+
+    def broadcast(
+        self, event: Event[Any] | str, payload: Any = None, *, to_all: bool = False, id: str | None = None
+    ) -> Sent:
+        """Send an event to whoever has waited for it longest, or to all who wait; kept until somebody does."""
+        return self._thread.run(self._engine.broadcast(event, payload, to_all=to_all, id=id))
 
     def worker(
         self, *, queues: tuple[str, ...] | list[str] = ("default",), concurrency: int = 100

@@ -245,14 +245,14 @@ class Coordinator:
         for item in batch:
             operation = item.operation
             # Once one operation on a run or key takes the locked path so do all later ones: order is kept.
-            if operation.locked or not waiting.isdisjoint(operation.ordered_by) or self._decide(view, item) is not None:
+            if operation.locked or not waiting.isdisjoint(operation.ordered_by) or self._decide(view, item):
                 slow.append(item)
                 waiting.update(operation.ordered_by)
             else:
                 fast.append(item)
         return fast, slow, view, view.changes()
 
-    def _decide(self, view: View, item: _Submitted) -> Need | None:
+    def _decide(self, view: View, item: _Submitted) -> Sequence[Need]:
         """Decide one operation. What it needs but the View has not loaded, if anything."""
         mark = view.begin()
         operation = item.operation
@@ -263,21 +263,21 @@ class Coordinator:
             view.finish()
         except NotLoaded as missing:
             view.undo(mark)
-            return missing.need
+            return missing.needs
         except Exception as error:
             view.undo(mark)
             item.error = error
         if view.optimistic and not view.changed_since(mark):
             # The guard proves only what is written: an answer or a refusal that writes nothing (stale, ended) must not
             # rest on memory, because a claim elsewhere leaves the version as it is.
-            return (RUNS, operation.runs)
+            return [(RUNS, operation.runs)]
         if item.error is not None and not isinstance(item.error, HoldfastError):
             log.error("deciding %s raised", type(operation).__name__, exc_info=item.error)
         if (spent := self._clock.monotonic() - started) > SLOW_DECISION_SECONDS:
             log.warning(
                 "deciding %s took %.0f ms: code inside a decision must be quick", _named(operation), spent * 1000
             )
-        return None
+        return ()
 
     # -- the locked path
 
@@ -423,8 +423,7 @@ class Coordinator:
             for need, rows in supplied:
                 view.supply(need, rows)
             # Every missing row of the whole batch is collected before the next load: rounds, not trips.
-            missing = [self._decide(view, item) for item in batch]
-            needs = list(dict.fromkeys(need for need in missing if need is not None))
+            needs = list(dict.fromkeys(need for item in batch for need in self._decide(view, item)))
             since = monotonic()
             spent.decide += since - loaded
             if not needs:

@@ -24,15 +24,18 @@ from holdfast.authoring.context import current, is_running
 from holdfast.authoring.dag_builder import BuiltDag
 from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag
+from holdfast.authoring.events import Event
 from holdfast.authoring.registry import Registry, default_registry
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
-from holdfast.core.errors import EngineClosed, KeyConflict, ReattemptRefused, UsageError
+from holdfast.core.errors import EngineClosed, ReattemptRefused, UsageError
+from holdfast.core.function_operations import Sent
 from holdfast.core.operations import DiscardDead, ForkRun, ReattemptNode, SetHold, Started, StartRun
 from holdfast.core.queries import Holds
 from holdfast.core.rows import Hold, Work
 from holdfast.core.settings import Settings, make_settings
 from holdfast.handle import Handle
+from holdfast.joining import apply_in, start_in
 from holdfast.listing import Runs, page_of, question
 from holdfast.models.dag import definition_id
 from holdfast.models.decisions import decisions
@@ -48,8 +51,9 @@ from holdfast.runtime.trace import Tracer
 from holdfast.runtime.unserved import UnservedQueues
 from holdfast.runtime.watch import Watch
 from holdfast.runtime.worker import Worker
+from holdfast.sending import broadcast_operation, send_operation
 from holdfast.start_options import Identified, StartOptions, StartOptionsOrTx, checked_text, start_operation
-from holdfast.store.contract import Conflict, Finding, FindRuns, Store, StoreStats, WorkerRow
+from holdfast.store.contract import Finding, FindRuns, Store, StoreStats, WorkerRow
 
 if TYPE_CHECKING:
     from holdfast.blocking import BlockingEngine
@@ -273,7 +277,7 @@ class Engine:
         for name in queues:
             self._unserved.expect(name, self._workers)
         if tx is not None:
-            return Handle(self, await self._start_in(tx, operation), key)
+            return Handle(self, await start_in(tx, operation, self.store, self.coordinator), key)
         worker = self._worker_with_room(operation, queues)
         offer = worker.reserve() if worker is not None else None
         if worker is None or offer is None:
@@ -286,26 +290,6 @@ class Engine:
             raise
         worker.accept(started.handed)
         return Handle(self, started.run, key)
-
-    async def _start_in(self, connection: Any, operation: StartRun) -> str:
-        transaction = self.store.join(connection)
-        tries = 0
-        while True:
-            try:
-                # A savepoint: losing the race for a key must not cost the caller's own writes.
-                async with connection.transaction():
-                    started: Started
-                    started, _ = await self.coordinator.apply_in(transaction, operation)
-                    # Delivered by the server when the caller commits. In the caller's own transaction, not in ours.
-                    await transaction.user.execute("SELECT pg_notify('holdfast', 'work')")
-                return started.run
-            except Conflict as error:  # somebody else has just committed a run under this key: look again
-                tries += 1
-                if tries == 3:  # a snapshot from before (REPEATABLE READ) never shows it
-                    raise KeyConflict(
-                        f"key {operation.key!r} of {operation.workflow} was taken while this transaction was open",
-                        hint="roll back and try again",
-                    ) from error
 
     def _worker_with_room(self, operation: StartRun, queues: set[str]) -> Worker | None:
         if not self.settings.hand_over or operation.paused or operation.due:
@@ -348,6 +332,55 @@ class Engine:
         """Start and wait for the result."""
         handle: Handle[Any] = await self.start(workflow, *args, **options)
         return await handle.result(timeout)
+
+    # -- events
+
+    async def send(
+        self,
+        event: Event[Any] | str,
+        payload: Any = None,
+        *,
+        to: str | Identified,
+        id: str | None = None,
+        tx: Any = None,
+    ) -> Sent:
+        """Send an event to one run: `Delivered`, `Queued`, `TargetEnded` or `TargetNotFound`.
+
+        The same `id` applies once, however often it is sent. `tx` is a PostgreSQL connection in a transaction of the
+        caller's: the event is sent if that commits.
+        """
+        operation = send_operation(
+            event,
+            payload,
+            to=to,
+            identity=id or self.system.ids.new(),
+            registry=self.registry,
+            codecs=self.codecs,
+            limit=self.settings.payload_limit_bytes,
+        )
+        sent: Sent
+        if tx is None:
+            sent = await self.coordinator.submit(operation)
+        else:
+            sent = await apply_in(tx, operation, self.store, self.coordinator)
+        return sent
+
+    async def broadcast(
+        self, event: Event[Any] | str, payload: Any = None, *, to_all: bool = False, id: str | None = None
+    ) -> Sent:
+        """Send an event to whoever has waited for it longest, or to all who wait; kept until somebody does."""
+        sent: Sent = await self.coordinator.submit(
+            broadcast_operation(
+                event,
+                payload,
+                to_all=to_all,
+                identity=id or self.system.ids.new(),
+                registry=self.registry,
+                codecs=self.codecs,
+                limit=self.settings.payload_limit_bytes,
+            )
+        )
+        return sent
 
     # -- workers
 

@@ -54,6 +54,7 @@ from holdfast.dag_reading import AncestryReport, check_ancestry, check_code, rew
 from holdfast.explain import Explanation, explain
 from holdfast.listing import readable
 from holdfast.models.dag import node_of
+from holdfast.querying import answer_query
 from holdfast.runtime.definitions import known_exception
 from holdfast.start_options import checked_text
 
@@ -245,6 +246,13 @@ class Handle(Generic[R]):
     async def explain(self) -> Explanation:
         """In plain words: why this run is where it is, and what would move it."""
         return await explain(self._engine.store, await self._row(), self._engine.definitions)
+
+    async def query(self, name: str) -> Any:
+        """What the run's function exposes under this name (`hf.expose`), as of its last entry.
+
+        Answered by replaying its history here, so this process must have its code; nothing is started.
+        """
+        return await answer_query(self._engine, await self._row(), checked_text(name, "name"))
 
     async def waits(self) -> list[Wait]:
         """What this run waits for."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
+import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,6 +128,22 @@ class Shell:
     def environment(self) -> dict[str, str]:
         source = str(Path(hf.__file__).parents[1])
         return {**os.environ, "HOLDFAST_URL": self.url, "PYTHONPATH": source, "PYTHONUNBUFFERED": "1"}
+
+    def terminal(self, *words: str, columns: int = 80, code: int = 0) -> str:
+        """What a person with NO_COLOR sees on a terminal, both outputs in one."""
+        ours, theirs = pty.openpty()
+        environment = {**self.environment(), "TERM": "xterm-256color", "COLUMNS": str(columns), "NO_COLOR": "1"}
+        with subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *words], cwd=self.folder, env=environment, stdout=theirs, stderr=theirs
+        ) as process:
+            os.close(theirs)
+            shown = bytearray()
+            with contextlib.suppress(OSError):  # which is how a terminal ends
+                while part := os.read(ours, 65536):
+                    shown += part
+            os.close(ours)
+            assert process.wait(30) == code
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r\n", "\n")
 
     @contextmanager
     def process(self, *words: str) -> Iterator[subprocess.Popen[str]]:

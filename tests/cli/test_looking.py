@@ -225,3 +225,19 @@ def test_a_narrow_terminal_never_cuts_an_id(shell: Shell) -> None:
     os.close(ours)
     assert run in shown
     assert "REASON" not in shown
+
+
+def test_on_a_terminal_explain_wraps_between_words_and_leaves_commands_whole(shell: Shell) -> None:
+    run = shell.start("shop:Order", "order_id=13")
+    shell.work(run)
+    lines = shell.terminal("explain", run, "--app", "shop", columns=60).splitlines()
+    assert f"      holdfast skip {run} charge --app shop" in lines
+    assert all(len(line) <= 60 for line in lines if "holdfast " not in line)
+    assert any(run in line for line in lines), "an id is never broken"
+
+
+def test_on_a_terminal_the_history_never_breaks_the_id_of_another_run(shell: Shell) -> None:
+    run = shell.start("shop:Order", "order_id=1")
+    shell.work(run)
+    forked = shell.ok("fork", run, "--from", "charge").strip()
+    assert forked in shell.terminal("show", run, "--app", "shop", columns=60)

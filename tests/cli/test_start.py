@@ -189,3 +189,11 @@ def test_hints_speak_of_options_and_not_of_keyword_arguments(shell: Shell) -> No
     assert "was cancelled by" in cancelled
     conflict = shell("start", "shop:Order", "order_id=2", "--key", "k").stderr
     assert "give --restart" in conflict
+
+
+def test_a_person_who_waits_sees_how_many_nodes_are_done(shell: Shell) -> None:
+    with shell.process("worker", "shop"):
+        shown = shell.terminal("start", "shop:batch", "6", "--wait")
+    assert "nodes " in shown
+    assert " 7/7 " in shown
+    assert "of batch has completed" in shown

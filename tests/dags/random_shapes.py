@@ -78,7 +78,9 @@ def _ladder(chance: random.Random, names: list[str]) -> Shape:
 
 def _forest(chance: random.Random, names: list[str]) -> Shape:
     """Trees: nobody waits for more than one."""
-    return {name: () if chance.random() < 0.1 or not at else (chance.choice(names[:at]),) for at, name in enumerate(names)}
+    return {
+        name: () if chance.random() < 0.1 or not at else (chance.choice(names[:at]),) for at, name in enumerate(names)
+    }
 
 
 def as_graph(shape: Shape, *, job: str | None = None) -> Graph:

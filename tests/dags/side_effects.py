@@ -1,7 +1,8 @@
-"""Where the nodes of these tests leave what they did, and how a test looks at it: tables, and lists in this process."""
+"""Where nodes leave what they did, and how a test looks at it: tables, and lists in this process."""
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
@@ -71,3 +72,13 @@ def assert_in_order(did: Sequence[str], graph: hf.Graph) -> None:
     position = {name: number for number, name in enumerate(did)}
     early = [(parent, child) for parent, child in edges_of(graph) if position[parent] > position[child]]
     assert not early, f"ran before what they depend on: {early}"
+
+
+def ancestry_by_hand(node: str, attempt: int, *parents: str) -> str:
+    """I28 as it is written down, computed without our own code: what the hash of this attempt must be."""
+    return _hashed(node, str(attempt), _hashed(*sorted(parents)))
+
+
+def _hashed(*parts: str) -> str:
+    data = b"".join(len(part.encode()).to_bytes(8, "big") + part.encode() for part in parts)
+    return hashlib.sha256(data).hexdigest()

@@ -199,6 +199,33 @@ async def test_i27_a_template_expands_at_the_start_and_its_runs_share_the_jobs(u
     assert sorted(stage.did) == ["load_0", "load_0", "load_1", "load_1", "load_2", "load_3"]
 
 
+async def test_i12_a_node_can_start_another_run_and_wait_for_it_once_however_often_it_is_tried(url: str) -> None:
+    """The seed's open question about other workflows: a node uses the engine, and its key finds the run again."""
+    stage = Stage()
+    engine = engine_on(url, stage.registry)
+
+    @hf.action(registry=stage.registry)
+    async def settle_account(account: int) -> int:
+        stage.did.append(f"settle {account}")
+        return account
+
+    class Closing(hf.Dag, registry=stage.registry):
+        @hf.step(retry=hf.Retry(attempts=2, base=0.01))
+        async def settle(self) -> None:
+            settled = await engine.run(settle_account, 7, key=hf.current().idempotency_key, timeout=20)
+            stage.did.append(f"settled {settled}")
+            if hf.current().attempt == 1:
+                raise ConnectionError("after it was settled")
+
+        @hf.step
+        async def report(self) -> None:
+            stage.play()
+
+    async with engine, engine.worker():
+        await engine.run(Closing(), timeout=20)
+    assert stage.did == ["settle 7", "settled 7", "settled 7", "report"]
+
+
 # --- the frozen JSON -----------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Seed 002, reattempts: rows that are added and never changed back, who may ask, and what follows from which attempt."""
+"""Seed 002, reattempts: rows that are added and never changed back, who may ask, and what follows which attempt."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.core.codec import encode_error
-from holdfast.core.ids import ancestry_hash, parents_hash
 from holdfast.core.operations import STALE, BuryUnknown, ClaimWork
 from holdfast.store.contract import ClaimRequest
-from tests.dags.side_effects import Stage, assert_in_order, query_sql
+from tests.dags.side_effects import Stage, ancestry_by_hand, assert_in_order, query_sql
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
 
@@ -78,8 +77,8 @@ async def test_i29_the_lifecycle_of_a_reattempt_row_by_row(shared_url: str) -> N
     async def running(attempt: int) -> bool:
         return any(row.attempt == attempt and row.state == "leased" for row in await handle.step_executions("a"))
 
-    first = ancestry_hash("a", 1, parents_hash([]))
-    second = ancestry_hash("a", 2, parents_hash([]))
+    first = ancestry_by_hand("a", 1)
+    second = ancestry_by_hand("a", 2)
     async with engine, engine.worker():
         assert await rows() == []
         handle = await engine.start(dag())
@@ -253,12 +252,12 @@ async def test_i28_the_diamond_with_cs_second_attempt_proves_it_in_ds_hash(url: 
         await handle.result(timeout=20)
         assert sorted(stage.did) == ["charge", "check_fraud", "check_fraud", "check_inventory", "validate"]
         found = {(row.node, row.attempt): row.ancestry_hash for row in await handle.step_executions()}
-        a = ancestry_hash("validate", 1, parents_hash([]))
-        b = ancestry_hash("check_inventory", 1, parents_hash([a]))
-        c = ancestry_hash("check_fraud", 2, parents_hash([a]))
+        a = ancestry_by_hand("validate", 1)
+        b = ancestry_by_hand("check_inventory", 1, a)
+        c = ancestry_by_hand("check_fraud", 2, a)
         assert found["check_fraud", 2] == c != found["check_fraud", 1]
-        assert found["charge", 1] == ancestry_hash("charge", 1, parents_hash([b, c]))
-        assert found["charge", 1] != ancestry_hash("charge", 1, parents_hash([b, str(found["check_fraud", 1])]))
+        assert found["charge", 1] == ancestry_by_hand("charge", 1, b, c)
+        assert found["charge", 1] != ancestry_by_hand("charge", 1, b, str(found["check_fraud", 1]))
         report = await handle.verify_ancestry()
         assert (report.ok, report.checked) == (True, 5)
 
@@ -266,6 +265,7 @@ async def test_i28_the_diamond_with_cs_second_attempt_proves_it_in_ds_hash(url: 
 async def test_i29_a_is_not_reattempted_after_b_completed_and_the_fork_that_is_offered_works(url: str) -> None:
     """The seed's strict policy. The new run shares what A did not lead to, and runs A and all below it afresh."""
     stage = Stage()
+    keys: list[str] = []
 
     class Order(hf.Dag, registry=stage.registry):
         @hf.step
@@ -274,6 +274,7 @@ async def test_i29_a_is_not_reattempted_after_b_completed_and_the_fork_that_is_o
 
         @hf.step
         async def validate(self) -> None:
+            keys.append(hf.current().idempotency_key)
             stage.play()
 
         @hf.task(depends_on="validate")
@@ -310,6 +311,7 @@ async def test_i29_a_is_not_reattempted_after_b_completed_and_the_fork_that_is_o
         assert sorted(stage.did) == ["charge", "check_fraud", "check_inventory", "validate"]
         assert {each.state for each in await forked.nodes_with_state()} == {"completed"}
         assert await forked.verify_ancestry()
+        assert len(set(keys)) == 2, "I13: a fork has idempotency keys of its own"
         (shared,) = await work_of(engine, forked.id, "prepare")
         (source,) = await work_of(engine, handle.id, "prepare")
         assert (shared.ancestry, shared.finished) == (source.ancestry, source.finished)
@@ -425,4 +427,3 @@ async def test_i29_downstream_nodes_become_ready_when_a_reattempted_node_complet
         await handle.reattempt("check_fraud")
         await handle.result(timeout=20)
     assert_in_order(stage.did, dag.compiled_dag())
-

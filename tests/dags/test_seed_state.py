@@ -9,10 +9,10 @@ from datetime import datetime
 import pytest
 
 import holdfast as hf
-from holdfast.core.ids import ancestry_hash, parents_hash
 from holdfast.core.operations import RECORDED, REPEATED, STALE, CompleteWork
+from holdfast.core.queries import ByAncestry
 from holdfast.store.contract import ClaimRequest
-from tests.dags.side_effects import Stage, execute_sql, query_sql
+from tests.dags.side_effects import Stage, ancestry_by_hand, execute_sql, query_sql
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
 
@@ -124,9 +124,9 @@ async def test_i28_the_ancestry_hash_is_over_node_attempt_and_the_hashes_of_the_
         handle = await engine.start(dag())
         await handle.result(timeout=20)
         found = {row.node: row.ancestry_hash for row in await handle.step_executions()}
-        validate = ancestry_hash("validate", 1, parents_hash([]))
-        inventory = ancestry_hash("check_inventory", 1, parents_hash([validate]))
-        fraud = ancestry_hash("check_fraud", 1, parents_hash([inventory]))
+        validate = ancestry_by_hand("validate", 1)
+        inventory = ancestry_by_hand("check_inventory", 1, validate)
+        fraud = ancestry_by_hand("check_fraud", 1, inventory)
         assert found == {"validate": validate, "check_inventory": inventory, "check_fraud": fraud}
         assert all(len(each) == 64 for each in (validate, inventory, fraud))
         report = await handle.verify_ancestry()
@@ -142,9 +142,8 @@ async def test_i28_an_attempt_is_found_by_its_ancestry_hash_through_an_index(sha
         handle = await engine.start(dag())
         await handle.result(timeout=20)
         wanted = (await handle.step_executions("check_inventory"))[0].ancestry_hash
-        assert await query_sql(shared_url, f"SELECT run, node, attempt FROM work WHERE ancestry = '{wanted}'") == [
-            (handle.id, "check_inventory", 1)
-        ]
+        (found,) = await engine.store.rows(ByAncestry(str(wanted)))
+        assert (found.run, found.node, found.attempt) == (handle.id, "check_inventory", 1)
     indexes = (
         "SELECT sql FROM sqlite_master WHERE tbl_name = 'work'"
         if shared_url.startswith("sqlite")

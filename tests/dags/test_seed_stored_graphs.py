@@ -1,4 +1,4 @@
-"""Seed 002, class-based and dynamic: where the graph of a run lives, what runs its nodes, and what a missing job says."""
+"""Seed 002, class-based and dynamic: where the graph of a run lives, what runs a node, what a missing job says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 import holdfast as hf
 from tests.dags.side_effects import edges_of, query_sql
 from tests.worker.support import assert_sound, engine_on, until
-
 
 Did = defaultdict[str, list[str]]
 """What was done, by run."""
@@ -300,7 +299,7 @@ async def test_i8_a_missing_job_names_run_node_frozen_at_and_three_ways_out(shar
         await edited.retry()
         await edited.result(timeout=20)
         assert done == [edited.id]
-    async with (engine_on(shared_url, before) as engine, engine.worker()):
+    async with engine_on(shared_url, before) as engine, engine.worker():
         await engine.replay_dead(restored.id, "validate")
         await engine.get(restored.id).result(timeout=20)
         assert await engine.get(cancelled.id).status() == "cancelled"

@@ -20,6 +20,7 @@ from tests.docs.documents import ROOT, environment, python_blocks, run_program
 
 README = ROOT / "README.md"
 USING = ROOT / "docs" / "using.md"
+DAGS = ROOT / "docs" / "dags.md"
 
 
 def _quicker(code: str) -> str:
@@ -78,6 +79,17 @@ def test_the_code_of_the_using_page_runs_from_top_to_bottom(tmp_path: Path) -> N
     run_program("all.py", folder=tmp_path)
 
 
+def test_the_code_of_the_page_about_dags_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    """I27, I29, I31: build, start, reattempt, fork, skip and import as the page shows them."""
+    (tmp_path / "all.py").write_text("\n".join(python_blocks(DAGS)), encoding="utf-8")
+    printed = run_program("all.py", folder=tmp_path)
+    assert "4  wrap <- charge\n5  ship <- wrap, label\n" in printed
+    assert "(path fetch > convert); 1 node blocked by it\n" in printed
+    assert "'node': 'publish', 'shared': 2" in printed
+    assert "[('pack', 'completed'), ('weigh_again', 'skipped')]\n" in printed
+    assert printed.endswith("'charge', 'hand over'] Ada\n")
+
+
 def test_every_path_in_a_command_of_the_readme_exists() -> None:
     """A claim is worth its command, and the command is worth what it names."""
     text = README.read_text(encoding="utf-8")
@@ -91,14 +103,14 @@ def test_every_make_target_that_a_page_names_exists() -> None:
     """`make demo` and `make test` are the two commands of the README; others are named elsewhere."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^(\w[\w-]*):", makefile, re.MULTILINE))
-    for page in (README, USING, ROOT / "docs" / "tour.md", ROOT / "examples" / "README.md"):
+    for page in (README, USING, DAGS, ROOT / "docs" / "tour.md", ROOT / "examples" / "README.md"):
         named = set(re.findall(r"(?:`|^)make (\w+)", page.read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, f"{page.name}: {named - targets}"
 
 
 def test_every_command_of_holdfast_that_a_page_names_exists_with_its_options() -> None:
     """A page that names a command or an option that is not there sends its reader into an error."""
-    for page in (README, USING, ROOT / "docs" / "guarantees.md", ROOT / "examples" / "README.md"):
+    for page in (README, USING, DAGS, ROOT / "docs" / "guarantees.md", ROOT / "examples" / "README.md"):
         for text in re.findall(r"`(?:\.venv/bin/)?holdfast ([^`]+)`", page.read_text(encoding="utf-8")):
             command: click.Command = program
             words = shlex.split(text)

@@ -19,42 +19,69 @@ from tests.functions.schedules import Diverged, Schedule
 
 SCHEDULES = 25
 
-# Calls that are asked for one after the other, or whose order nobody looks at, need no order.
+# Measured: each of these breaks in at least a quarter of the schedules, on every version of Python tried.
 BROKEN_WITHOUT_ORDER = {
+    "abandoned_async_generator",
     "as_completed_of_calls",
-    "wait_for_the_first_and_cancel_the_losers",
-    "task_group_with_a_failing_child",
-    "queue_and_a_pool",
-    "lock",
-    "semaphore",
-    "condition",
+    "as_completed_of_tasks_with_a_timeout",
+    "async_generators",
+    "background_task_and_cancel",
     "barrier",
-    "shared_variable_first_wins",
-    "timeout_around_calls",
-    "nested_timeouts",
-    "decisions_by_the_clock",
+    "condition",
     "done_callbacks_that_make_tasks",
+    "event",
+    "finally_with_calls",
+    "first_of_several_kinds",
+    "gather_that_fails",
+    "lock",
+    "priority_queue",
+    "queue_and_a_pool",
+    "semaphore",
+    "shared_variable_first_wins",
+    "shield",
+    "sleeps",
+    "task_group_with_a_failing_child",
+    "timeout_around_calls",
+    "wait_for_all_with_a_timeout",
+    "wait_for_the_first_and_cancel_the_losers",
+    "wait_for_the_first_exception",
 }
-BROKEN_WITHOUT_QUIET = {"wait_for_the_first_and_cancel_the_losers", "timeout_around_calls", "decisions_by_the_clock"}
+BROKEN_WITHOUT_QUIET = {
+    "as_completed_of_tasks_with_a_timeout",
+    "condition",
+    "done_callbacks_that_make_tasks",
+    "finally_with_calls",
+    "gather_that_fails",
+    "priority_queue",
+    "semaphore",
+    "sleeps",
+    "task_group_with_a_failing_child",
+    "wait_for_the_first_and_cancel_the_losers",
+    "wait_for_the_first_exception",
+}
 BROKEN_WITH_DEFAULT_HASHES = {
     "as_completed_of_calls",
     "set_of_tasks_walked_by_the_user",
+    "wait_for_all_with_a_timeout",
     "wait_for_the_first_and_cancel_the_losers",
+    "wait_for_the_first_exception",
 }
+# What decides nothing by order repeats without any of the rules; if it broke too, the schedules would be at fault.
+NEVER_BROKEN = {"sequence", "gather_of_calls_and_coroutines", "exit_stack"}
 
 
 def test_i49_a_replay_that_ignores_the_order_is_noticed() -> None:
     """I49: the order of entries is part of the history, not an accident of it."""
     broken = {name for name in PROGRAMS if breaks(name, replay=as_soon_as_asked_for)}
     assert broken >= BROKEN_WITHOUT_ORDER, BROKEN_WITHOUT_ORDER - broken
-    assert "sequence" not in broken
+    assert not broken & NEVER_BROKEN
 
 
 def test_i49_a_replay_without_quiet_between_entries_is_noticed() -> None:
     """I49: the loop runs dry between two entries, on replay as it did live."""
     broken = {name for name in PROGRAMS if breaks(name, replay=in_order_but_never_quiet)}
     assert broken >= BROKEN_WITHOUT_QUIET, BROKEN_WITHOUT_QUIET - broken
-    assert "sequence" not in broken
+    assert not broken & NEVER_BROKEN
 
 
 def test_i49_hashes_by_memory_address_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +90,7 @@ def test_i49_hashes_by_memory_address_are_noticed(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(kind, "__hash__", object.__hash__)
     broken = {name for name in PROGRAMS if breaks(name, replay=in_order_elsewhere_in_memory)}
     assert broken >= BROKEN_WITH_DEFAULT_HASHES, BROKEN_WITH_DEFAULT_HASHES - broken
-    assert "sequence" not in broken
+    assert not broken & NEVER_BROKEN
 
 
 def breaks(name: str, **options: Any) -> bool:

@@ -256,7 +256,7 @@ def test_k6_a_view_knows_present_absent_and_not_loaded() -> None:
     view = View(cache, now=EPOCH_US, optimistic=False)
     with pytest.raises(NotLoaded) as missing:
         view.get(WORK, ("r1", "n", 1))
-    assert missing.value.need == (WORK, ("r1", "n", 1))
+    assert missing.value.needs == ((WORK, ("r1", "n", 1)),)
     view.supply((WORK, ("r1", "n", 1)), [])
     assert view.get(WORK, ("r1", "n", 1)) is None
     with pytest.raises(NotLoaded):

@@ -162,3 +162,8 @@ async def the_rest_is_typed(user: str) -> None:
     hf.on_rollback(print, 17)  # type: ignore[arg-type]
     await hf.sleep(secnds=1)  # type: ignore[call-arg]
     hf.continue_as(onboard, user, 1)
+
+
+async def lists_may_mix_names_and_conditions() -> None:
+    assert_type(await hf.wait_for(hf.any_of(["by-name", approved, hf.after(5)])), Any)
+    assert_type(await hf.wait_for(hf.any_of(["one", "two"])), hf.Received[Any])

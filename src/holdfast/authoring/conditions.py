@@ -9,7 +9,7 @@ names of events, ids of runs, and one deadline. Exactly one of them wins (I50).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, overload
@@ -205,7 +205,7 @@ class AnyOf(Condition[T_co], Generic[T_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class AllOf(Condition[list[T_co]], Generic[T_co]):
+class AllOf(Condition[list[T]], Generic[T]):
     """All of several, as a list in their order."""
 
     members: tuple[Condition[Any], ...]
@@ -263,6 +263,8 @@ def any_of(conditions: Iterable[Condition[T]], /) -> AnyOf[T]: ...
 @overload
 def any_of(conditions: Iterable[str], /) -> AnyOf[Received[Any]]: ...
 @overload
+def any_of(conditions: Iterable[Condition[Any] | str], /) -> AnyOf[Any]: ...
+@overload
 def any_of(first: Condition[T], second: Condition[U], /) -> AnyOf[T | U]: ...
 @overload
 def any_of(first: Condition[T], second: Condition[U], third: Condition[V], /) -> AnyOf[T | U | V]: ...
@@ -281,6 +283,8 @@ def any_of(*conditions: Any) -> AnyOf[Any]:
 def all_of(conditions: Iterable[Condition[T]], /) -> AllOf[T]: ...
 @overload
 def all_of(conditions: Iterable[str], /) -> AllOf[Received[Any]]: ...
+@overload
+def all_of(conditions: Iterable[Condition[Any] | str], /) -> AllOf[Any]: ...
 @overload
 def all_of(first: Condition[T], second: Condition[U], /) -> AllOf[T | U]: ...
 @overload
@@ -313,7 +317,7 @@ def as_condition(what: str, thing: object) -> Condition[Any]:
         fix = "write hf.at(…) for an instant"
     elif hasattr(thing, "send") and hasattr(thing, "close"):
         fix = "await it by itself: a call is not waited for with hf.wait_for, and asyncio.wait_for limits its time"
-        cast("Callable[[], None]", thing.close)()  # or Python would warn far from here that it was never awaited
+        cast("Coroutine[Any, Any, Any]", thing).close()  # or Python would warn far from here that it was never awaited
     elif isinstance(getattr(thing, "id", None), str):
         fix = "write hf.ended(…) for the end of a run"
     raise UsageError(f"{what} was given {thing!r:.80}, a {type(thing).__name__}, which is no condition", hint=fix)

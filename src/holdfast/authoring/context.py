@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
@@ -281,8 +281,10 @@ def entered_function(run: FunctionRun) -> Iterator[None]:
     try:
         yield
     finally:
-        _current.reset(context_token)
-        running_function.reset(function_token)
+        # ValueError: the code is being closed in another context, where there is nothing to put back.
+        with suppress(ValueError):
+            _current.reset(context_token)
+            running_function.reset(function_token)
 
 
 def _context_of(run: FunctionRun) -> Context:

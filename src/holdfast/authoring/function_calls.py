@@ -60,6 +60,8 @@ __all__ = [
 
 R = TypeVar("R")
 
+JSON_TYPES = frozenset({dict, list, str, int, float, bool, type(None)})
+
 # What every call gives. Not Coroutine[Any, Any, R]: those two Any would make a call match several overloads of
 # asyncio.gather, for which mypy then says Any.
 Call: TypeAlias = Coroutine[object, None, R]
@@ -77,16 +79,20 @@ class FunctionRun(Protocol):
     @property
     def replaying(self) -> bool:
         """True while what is executed has been executed before, or is being thrown away: logs are silent then."""
+        ...
 
     @property
     def registry(self) -> Registry:
         """Where names of events and workflows are looked up."""
+        ...
 
     def call(self, request: Request) -> Coroutine[Any, Any, Any]:
         """The outcome of a request, asked for when it is first awaited."""
+        ...
 
     def now(self) -> datetime:
         """I56: the time of the run's last entry, aware and in UTC."""
+        ...
 
     def uuid4(self) -> uuid.UUID: ...
 
@@ -228,11 +234,22 @@ class ExecuteCall(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         return f"execute {self.decider}"
 
+    def check(self) -> None:
+        """PayloadRefused unless the input can be stored, whatever its size: the limit is the engine's."""
+        DEFAULT_CODECS.encode(self.input, self._annotation, where=self._where, limit=MAX_INT)
+
     def digest(self) -> str:
+        data = DEFAULT_CODECS.canonical(self.input, self._annotation, where=self._where)
         # The variants of an input may have equal fields, so that the class counts too.
-        annotation = type(self.input)
-        data = DEFAULT_CODECS.canonical(self.input, annotation, where=f"the input of {self.decider}")
-        return hashed("execute", _optional(self.command_id), annotation.__qualname__, digest(data))
+        return hashed("execute", _optional(self.command_id), type(self.input).__qualname__, digest(data))
+
+    @property
+    def _annotation(self) -> object:
+        return UNTYPED if type(self.input) in JSON_TYPES else type(self.input)
+
+    @property
+    def _where(self) -> str:
+        return f"the input of {self.decider}"
 
 
 class SideEffect(msgspec.Struct, frozen=True, kw_only=True):

@@ -136,16 +136,17 @@ def wait_for(*conditions: Any) -> Call[Any]:
     Gives `hf.Received`, `hf.TimeReached` or `hf.RunEnded` for whichever came first, and a list for `hf.all_of`.
     """
     run = _run_of("hf.wait_for(…)", "wait in the workflow, and pass what came to the action")
-    if not conditions or conditions == (None,):
-        raise UsageError(
-            "hf.wait_for was given nothing to wait for", hint="give an event, or a time as in hf.after(seconds=5)"
-        )
     if len(conditions) > 1:
         raise UsageError(
             f"hf.wait_for was given {len(conditions)} conditions",
             hint="say which is meant: hf.any_of(…), which is also written with |, or hf.all_of(…)",
         )
-    return _waiting(run, as_condition("hf.wait_for", conditions[0]))
+    condition = conditions[0] if conditions else None
+    if condition is None:
+        raise UsageError(
+            "hf.wait_for was given nothing to wait for", hint="give an event, or a time as in hf.after(seconds=5)"
+        )
+    return _waiting(run, as_condition("hf.wait_for", condition))
 
 
 def _waiting(run: FunctionRun, condition: Condition[Any]) -> Call[Any]:
@@ -309,7 +310,7 @@ def execute(decider: Any, input: Any, /, *, command_id: str | None = None) -> Ca
     if command_id is not None:
         validated_name(command_id, "the command_id in hf.execute")
     request = ExecuteCall(decider=name, input=input, command_id=command_id)
-    request.digest()  # PayloadRefused here if it cannot be stored
+    request.check()
     return run.call(request)
 
 

@@ -112,6 +112,8 @@ class Workflow(Generic[P, R]):
                     return cast(R, await workflow.fn(*call_args, **call_kwargs))
             except ContinueRequested as request:
                 workflow, call_args, call_kwargs = request.workflow, request.call_args, request.call_kwargs
+            except GeneratorExit:  # it is being closed, and may not await any more
+                raise
             except BaseException as error:
                 await run.roll_back(error)
                 raise

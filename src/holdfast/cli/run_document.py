@@ -69,11 +69,15 @@ class RunShown(msgspec.Struct, frozen=True, kw_only=True):
 async def gather(engine: Engine, row: Run) -> tuple[RunShown, Graph | None]:
     """All that is known about a run, and the graph it follows if this process can know it."""
     from holdfast.core.codec import Encoded, decode_error, unlabelled
+    from holdfast.core.errors import HoldfastError
     from holdfast.core.queries import AllWork
 
     handle = engine.get(row.id)
     work: list[Work] = await engine.store.rows(AllWork(row.id))
-    graph = await engine.definitions.load(engine.store, row)
+    try:
+        graph = await engine.definitions.load(engine.store, row)
+    except HoldfastError:  # a damaged graph: whoever looks needs the rest all the more
+        graph = None
     error = None
     if row.error is not None:
         record = decode_error(row.error)

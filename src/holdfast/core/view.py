@@ -70,9 +70,9 @@ class Query(msgspec.Struct, frozen=True, gc=False):
 class NotLoaded(Exception):
     """A decision asked for something that this View has not loaded. Never seen by users."""
 
-    def __init__(self, need: tuple[Table[Any], Key] | Query) -> None:
-        super().__init__(need)
-        self.need = need
+    def __init__(self, *needs: tuple[Table[Any], Key] | Query) -> None:
+        super().__init__(*needs)
+        self.needs = needs
 
 
 class Changes:
@@ -247,6 +247,21 @@ class View:
                 raise
             self._presumed.append((table, key))
             return None
+
+    def expect(self, table: Table[Any], keys: Iterable[Key]) -> None:
+        """Say which rows will be read, so that the locked path loads them together and not one after another."""
+        if self.optimistic:
+            return
+        missing = [(table, key) for key in keys if not self._knows(table, key)]
+        if missing:
+            raise NotLoaded(*missing)
+
+    def _knows(self, table: Table[Any], key: Key) -> bool:
+        try:
+            self.get(table, key)
+        except NotLoaded:
+            return False
+        return True
 
     def run(self, run: str) -> Run | None:
         return self.get(RUNS, (run,))

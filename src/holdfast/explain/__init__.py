@@ -107,8 +107,9 @@ def _reasons(s: Situation, found: dict[c.Cause, list[Work]]) -> list[Reason]:
         kind = cause[0]
         if kind == c.IS_BLOCKED and s.run.status == PAUSED:
             continue  # nothing starts anyway, and what gave up says how many it blocks
-        alike[kind] = alike.get(kind, 0) + 1
-        if kind not in ONE_BY_ONE or alike[kind] <= MOST_ALIKE:
+        is_said = kind == c.GAVE_UP_FOR_GOOD and s.says(f"node {s.name(items[0].node)} gave up after ")
+        alike[kind] = alike.get(kind, 0) + (not is_said)
+        if kind not in ONE_BY_ONE or is_said or alike[kind] <= MOST_ALIKE:
             reasons.append(tell(s, cause, items))
     for kind, (one, many) in ONE_BY_ONE.items():
         more = alike.get(kind, 0) - MOST_ALIKE

@@ -91,8 +91,7 @@ class DagMachine:
             return
         if work.node in graph.by_id:  # else it was leased when its node was removed: it counts for nothing
             run = replace(run, remaining=run.remaining - 1)
-            for successor in graph.successors(work.node):
-                run = self._count(view, run, graph, graph.by_id[successor], work, handing)
+            run = self._count_in_all(view, run, graph, work, handing)
         self._go_on(view, run)
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
@@ -174,7 +173,7 @@ class DagMachine:
         graph = definitions.graph(view, run)
         if graph is None or node not in graph.by_id:
             return None
-        return _parents(view, run, graph.by_id[node])
+        return parents_hash(list(_ancestries(view, run, [graph.by_id[node]]).values()))
 
     def below(self, view: View, run: Run, node: str, definitions: Definitions) -> tuple[str, ...]:
         graph = definitions.graph(view, run)
@@ -189,10 +188,31 @@ class DagMachine:
 
     # -- counting
 
-    def _count(self, view: View, run: Run, graph: Graph, node: Node, parent: Work, handing: Handing) -> Run:
-        """One parent more of `node` is satisfied."""
-        required = graph.required(node.id)
-        work = view.probe(WORK, (run.id, node.id, 1))
+    def _count_in_all(self, view: View, run: Run, graph: Graph, parent: Work, handing: Handing) -> Run:
+        """Whatever depends on `parent` has one parent more that is satisfied.
+
+        What is read for them is read together: a node that very many follow must not cost a round trip for each.
+        """
+        following = [graph.by_id[name] for name in graph.successors(parent.node)]
+        view.expect(WORK, ((run.id, node.id, 1) for node in following))
+        items = [(node, view.probe(WORK, (run.id, node.id, 1))) for node in following]
+        last_for = [node for node, work in items if graph.required(node.id) == 1 + (work.completed if work else 0)]
+        above = _ancestries(view, run, last_for, parent)
+        for node, work in items:
+            run = self._count(view, run, graph.required(node.id), node, work, above, handing)
+        return run
+
+    def _count(
+        self,
+        view: View,
+        run: Run,
+        required: int,
+        node: Node,
+        work: Work | None,
+        above: dict[str, str],
+        handing: Handing,
+    ) -> Run:
+        """One parent more of `node` is satisfied; `above` names the attempts of all of them if this is the last."""
         if work is None:
             work = replace(item_of(run, node, required=required, now=view.now), completed=1)
             known = False
@@ -205,7 +225,7 @@ class DagMachine:
             work = replace(work, completed=work.completed + 1)
             known = True
         if work.completed == work.required and work.status == BLOCKED:  # one that was skipped stays so
-            parents = _parents(view, run, node, parent)
+            parents = parents_hash([above[name] for name in node.depends_on if name in above])
             work = replace(work, due=view.now, parents=parents, ancestry=ancestry_hash(node.id, 1, parents))
             work = make_ready(view, run, work, handing)
             run = replace(run, active=run.active + 1)
@@ -277,17 +297,17 @@ def _position(graph: Graph, node: str) -> str:
     return where + (f"; {waiting} node{'s' if waiting > 1 else ''} blocked by it" if waiting else "")
 
 
-def _parents(view: View, run: Run, node: Node, last: Work | None = None) -> str:
-    """I28: a hash over the latest satisfied attempt of each parent; a chain needs no lookup."""
+def _ancestries(view: View, run: Run, nodes: list[Node], last: Work | None = None) -> dict[str, str]:
+    """I28: the hashes of the satisfied attempts of all parents of these nodes; a chain needs no lookup."""
     hashes = {} if last is None else {last.node: last.ancestry or ""}
-    others = frozenset(parent for parent in node.depends_on if parent not in hashes)
+    others = frozenset(parent for node in nodes for parent in node.depends_on if parent not in hashes)
     if others:
         # Of a join of very many, one question for all its run's work is answered faster than a list of names.
         query = Attempts(run.id, others) if len(others) <= MANY_PARENTS else AllWork(run.id)
         for work in view.find(query):
             if work.status in SATISFIED and work.node in others:
                 hashes[work.node] = work.ancestry or ""
-    return parents_hash(list(hashes.values()))
+    return hashes
 
 
 MANY_PARENTS = 1000

@@ -215,12 +215,12 @@ class AttemptRunner:
         return result
 
     async def _call_here(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
-        if invocation.isolation == "process" and invocation.action is not None:
-            return await self._call_process(attempt, invocation, invocation.action)
         meter = attempt.meter
         try:
             if invocation.cancel_if or invocation.skip_if:
                 await self._check_conditions(attempt, invocation, context)
+            if invocation.isolation == "process" and invocation.action is not None:
+                return await self._call_process(attempt, invocation, invocation.action)
             if invocation.is_async:
                 with entered(context):
                     value = await meter.watch(invocation.call())
@@ -271,7 +271,8 @@ class AttemptRunner:
             {
                 "run_id": work.run,
                 "workflow_name": work.workflow,
-                "node": work.node,
+                "node": invocation.name,
+                "node_id": work.node,
                 "attempt": work.attempt,
                 "idempotency_key": context.idempotency_key,
                 "worker": self._worker,

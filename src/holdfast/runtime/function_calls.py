@@ -281,15 +281,15 @@ class CallRunner:
         event = request.event
         data = event.encode(request.payload, limit=self.payload_limit_bytes, codecs=self.codecs)
         identity = request.id or hashed("event", run.id, pending.address)
-        expires = None if event.expires is None else int(event.expires.total_seconds() * 1_000_000)
+        expires = event.expires_us
         operation: SendEvent | BroadcastEvent
         if isinstance(request, SendCall):
             operation = SendEvent(
                 run=request.to,
                 event=identity,
                 name=event.name,
-                payload=data,
-                codec=self.codecs.default.tag,
+                payload=data.data,
+                codec=data.codec,
                 expires=expires,
                 on_target_end=event.on_target_end,
             )
@@ -297,8 +297,8 @@ class CallRunner:
             operation = BroadcastEvent(
                 event=identity,
                 name=event.name,
-                payload=data,
-                codec=self.codecs.default.tag,
+                payload=data.data,
+                codec=data.codec,
                 expires=expires,
                 to_all=request.to_all,
             )

@@ -26,14 +26,13 @@ from typing import Any, TypeVar
 
 from holdfast.authoring.functions import Workflow
 from holdfast.coordinator import Commit, Coordinator
-from holdfast.core.codec import encode_error
+from holdfast.core.codec import Codecs, encode_error
 from holdfast.core.errors import MissingJob, NonDeterminism
 from holdfast.core.function_operations import (
     CONTINUED,
     ENTRY_KINDS,
     PATCH,
     ContinueAs,
-    Entry,
     Numbered,
     Stepped,
     TakeTurn,
@@ -152,40 +151,11 @@ class FunctionDriver:
             await outside_task(function.evict)
             function = None
         if function is None:
-            function = await self._begin(run)
+            function = await begun(self._store, self._definitions, self._calls.codecs, run)
         if run.entries > function.known:
-            await self._catch_up(function)
+            await catch_up(self._store, function)
         function.replaying = False
         return function
-
-    async def _begin(self, run: Run) -> LiveFunction:
-        name, data, codec, at = run.workflow, run.input, run.codec, run.created
-        if run.base:
-            for row in await self._store.history(run.id, run.base - 1):
-                if row.sequence == run.base and row.kind == CONTINUED:
-                    entry = entry_of(row.data)
-                    name, data, codec, at = entry.name, entry.value or b"", entry.codec, row.at
-                break
-        found = self._definitions.thing(name)
-        if not isinstance(found, Workflow):
-            raise MissingJob(f"workflow {name} is not registered here", hint="import its module in this worker")
-        function = LiveFunction(run, found, self._definitions.registry, codecs=self._calls.codecs, now_us=at)
-        args, kwargs = found.call.decode_call(data, codec)
-        patches = [entry.name for entry in await self._recorded_patches(run)] if run.entries > run.base else []
-        await outside_task(lambda: function.begin(args, kwargs, patches))
-        return function
-
-    async def _recorded_patches(self, run: Run) -> list[Entry]:
-        rows = await self._store.history(run.id, run.base)
-        return [entry_of(row.data) for row in rows if row.kind == PATCH]
-
-    async def _catch_up(self, function: LiveFunction) -> None:
-        """Deliver what is recorded beyond what the function knows."""
-        rows = await self._store.history(function.run_id, function.known)
-        entries = [Numbered(row.sequence, row.at, entry_of(row.data)) for row in rows if row.kind in ENTRY_KINDS]
-        last = rows[-1].sequence if rows else function.known
-        await outside_task(lambda: function.deliver(entries))
-        function.known = max(function.known, last)
 
     async def _go_round(self, function: LiveFunction, work: Work, run: Run) -> Settled:
         while True:
@@ -237,7 +207,7 @@ class FunctionDriver:
                 await outside_task(lambda: function.deliver(written))
                 function.known = answer.last
         elif answer.last > function.known:
-            await self._catch_up(function)
+            await catch_up(self._store, function)
         return answer
 
     async def _wait(self, function: LiveFunction) -> None:
@@ -250,7 +220,7 @@ class FunctionDriver:
         foreign = function.news.is_set() and not function.outcomes
         function.news.clear()
         if foreign:
-            await self._catch_up(function)
+            await catch_up(self._store, function)
 
     # -- the end of a turn
 
@@ -283,6 +253,43 @@ class FunctionDriver:
         return settled
 
 
+async def begun(store: Store, definitions: RegistryDefinitions, codecs: Codecs, run: Run) -> LiveFunction:
+    """The function of a run at its beginning, or where it last went on as another call."""
+    name, data, codec, at = run.workflow, run.input, run.codec, run.created
+    rows = await store.history(run.id, run.base - 1) if run.entries else []
+    if run.base and rows and rows[0].kind == CONTINUED:
+        entry = entry_of(rows[0].data)
+        name, data, codec, at = entry.name, entry.value or b"", entry.codec, rows[0].at
+    found = definitions.thing(name)
+    if not isinstance(found, Workflow):
+        raise MissingJob(f"workflow {name} is not registered here", hint="import its module in this worker")
+    function = LiveFunction(run, found, definitions.registry, codecs=codecs, now_us=at)
+    args, kwargs = found.call.decode_call(data, codec, codecs=codecs)
+    patches = [entry_of(row.data).name for row in rows if row.kind == PATCH]
+    await outside_task(lambda: function.begin(args, kwargs, patches))
+    return function
+
+
+async def catch_up(store: Store, function: LiveFunction) -> None:
+    """Deliver what is recorded beyond what the function knows."""
+    rows = await store.history(function.run_id, function.known)
+    entries = [Numbered(row.sequence, row.at, entry_of(row.data)) for row in rows if row.kind in ENTRY_KINDS]
+    last = rows[-1].sequence if rows else function.known
+    await outside_task(lambda: function.deliver(entries))
+    function.known = max(function.known, last)
+
+
+async def replayed(store: Store, definitions: RegistryDefinitions, codecs: Codecs, run: Run) -> LiveFunction:
+    """The function as its history leaves it, with nothing started. Evict it afterwards."""
+    function = await begun(store, definitions, codecs, run)
+    try:
+        await catch_up(store, function)
+    except BaseException:
+        await outside_task(function.evict)
+        raise
+    return function
+
+
 async def outside_task(call: Callable[[], T]) -> T:
     """Run it in a plain callback of the loop: a run's loop cannot be entered from inside a task."""
     loop = asyncio.get_running_loop()
@@ -302,4 +309,4 @@ async def outside_task(call: Callable[[], T]) -> T:
     return await done
 
 
-__all__ = ["FunctionDriver", "outside_task"]
+__all__ = ["FunctionDriver", "outside_task", "replayed"]

@@ -242,7 +242,10 @@ class LiveFunction:
 
     def evict(self) -> None:
         self.replaying = True
-        self.loop.evict()
+        # Coroutines are closed in the context of whoever closes them: without the run in it, an action that is
+        # awaited in a `finally` would be a plain call, and would really run.
+        with entered_function(self):
+            self.loop.evict()
 
     def ended(self, limit: int) -> Ended:
         outcome = self.loop.outcome()

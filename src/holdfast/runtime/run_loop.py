@@ -36,7 +36,6 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-import weakref
 from asyncio import _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
@@ -46,7 +45,7 @@ from typing import Any, Final, TypeVarTuple
 from uuid import UUID
 
 from holdfast.runtime.run_calls import CANCEL, ERROR, RESULT, TIMER, Complaint, DurableCall, Entry, Outcome, Pending
-from holdfast.runtime.run_eviction import close_tasks, close_what_generators_await, drop_quietly
+from holdfast.runtime.run_eviction import LiveGenerators, close_everything
 from holdfast.runtime.run_lines import UNKNOWN_LINE, line_of_await, line_of_stack
 from holdfast.runtime.run_mismatch import asked_for_something_else, never_asked_for, timer_differs
 from holdfast.runtime.run_refusals import (
@@ -110,7 +109,7 @@ class RunLoop(DurableOnly):
         self._sweep_at = _TASKS_BEFORE_A_SWEEP
         self._mark = first_mark(run_id, "")
         self._collected_mark = 0
-        self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
+        self._generators: LiveGenerators | None = None
         self._abandoned: list[AsyncGenerator[Any, Any]] = []
 
     def __repr__(self) -> str:
@@ -207,16 +206,10 @@ class RunLoop(DurableOnly):
         outer = self._enter()
         self._closed = True
         try:
-            self._ready.clear()
-            self._abandoned.clear()
-            if self.main is not None and self._generators is not None:
-                close_what_generators_await(self, self.main, self._generators)
-            close_tasks(self, [task for task in reversed(self._tasks.values()) if not task.done()])
-            self._pending.clear()
-            self._fresh.clear()
-            self._withdrawn.clear()
+            for held in (self._ready, self._abandoned, self._pending, self._fresh, self._withdrawn):
+                held.clear()
             self._timers = RunTimers()
-            drop_quietly(self._generators, self._tasks)
+            close_everything(self, self._tasks, self._generators)
         finally:
             self._leave(outer)
 
@@ -475,13 +468,14 @@ class RunLoop(DurableOnly):
 
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         if self._generators is None:
-            self._generators = weakref.WeakSet()
+            self._generators = LiveGenerators()
         self._generators.add(generator)
 
     def _generator_abandoned(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Close a generator that the code dropped halfway; Python calls this when it is about to be freed."""
         if self._closed or self.done:
             return  # Python frees it without running its code
+        self._generator_begins(generator)  # Python has just cleared all weak references to it
         if not self.is_running():
             self._abandoned.append(generator)  # found by a collection in somebody else's time: at our next turn
             return

@@ -41,6 +41,7 @@ from holdfast.runtime.function_calls import CallRunner
 from holdfast.runtime.function_driver import FunctionDriver
 from holdfast.runtime.lost_often import LostOften
 from holdfast.runtime.processes import ProcessSlots
+from holdfast.runtime.room import Room
 from holdfast.runtime.threads import ThreadSlots
 from holdfast.store.contract import ClaimRequest, Store, WorkerRow
 
@@ -60,32 +61,6 @@ async def _either(event: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-
-
-class _Room:
-    """Slots that a completion offers for what it makes ready: its own, and free ones, reserved meanwhile."""
-
-    __slots__ = ("_own", "_taken", "_worker")
-
-    def __init__(self, worker: Worker, own: int) -> None:
-        self._worker = worker
-        self._own = own
-        self._taken = 0
-
-    def offer(self) -> Offer | None:
-        worker = self._worker
-        self.give_back()  # a transactional action that lost a race makes its offer again
-        if not worker.accepting or not worker._settings.hand_over:
-            return None
-        # Two completions must not offer the same free slot, or the bound on concurrency would not hold.
-        self._taken = 0 if worker._backlog else worker.free
-        worker._reserved += self._taken
-        room = self._own + self._taken
-        return Offer(worker=worker.id, room=room, queues=worker.queues) if room > 0 else None
-
-    def give_back(self) -> None:
-        self._worker._reserved -= self._taken
-        self._taken = 0
 
 
 class Worker:
@@ -305,6 +280,19 @@ class Worker:
         """Whether work leased to us now would stay ours: without proof of life anyone may take it away (I7)."""
         return not self._stopping and self._store.proves_life(self.id)
 
+    @property
+    def hands_over(self) -> bool:
+        return self.accepting and self._settings.hand_over
+
+    def lend(self) -> int:
+        """Free slots for what a completion makes ready, unless others wait for them; give them back."""
+        taken = 0 if self._backlog else self.free
+        self._reserved += taken
+        return taken
+
+    def take_back(self, slots: int) -> None:
+        self._reserved -= slots
+
     def reserve(self) -> Offer | None:
         """One slot for a run that is about to be started here; give it back with `accept`."""
         if not self.accepting or self.free < 1:
@@ -432,7 +420,7 @@ class Worker:
             attempt, following = following, None
             try:
                 streak += 1
-                room = _Room(self, 0 if self._backlog and streak >= HANDOVER_STREAK else 1)
+                room = Room(self, 0 if self._backlog and streak >= HANDOVER_STREAK else 1)
                 try:
                     if attempt.work.kind == TURN:
                         settled = await self._driver.drive(attempt.work, attempt.run)

@@ -1,0 +1,23 @@
+"""Asking a function something while it runs or waits: its history is replayed here, and nothing is started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.errors import UsageError
+from holdfast.core.rows import Run
+from holdfast.runtime.function_driver import outside_task, replayed
+
+if TYPE_CHECKING:
+    from holdfast.engine import Engine
+
+
+async def answer_query(engine: Engine, run: Run, name: str) -> Any:
+    """What the function exposes under this name."""
+    if run.model != "function":
+        raise UsageError(f"run {run.id} of {run.workflow} is no function", hint="only workflows expose anything")
+    function = await replayed(engine.store, engine.definitions, engine.codecs, run)
+    try:
+        return await outside_task(lambda: function.query(name))
+    finally:
+        await outside_task(function.evict)

@@ -1,0 +1,35 @@
+"""Slots that a completion offers for what it makes ready."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.operations import Offer
+
+if TYPE_CHECKING:
+    from holdfast.runtime.worker import Worker
+
+
+class Room:
+    """A completion's own slot, and free ones, reserved meanwhile: two must not offer the same one."""
+
+    __slots__ = ("_own", "_taken", "_worker")
+
+    def __init__(self, worker: Worker, own: int) -> None:
+        self._worker = worker
+        self._own = own
+        self._taken = 0
+
+    def offer(self) -> Offer | None:
+        worker = self._worker
+        self.give_back()  # a transactional action that lost a race makes its offer again
+        if not worker.hands_over:
+            return None
+        # Two completions must not offer the same free slot, or the bound on concurrency would not hold.
+        self._taken = worker.lend()
+        room = self._own + self._taken
+        return Offer(worker=worker.id, room=room, queues=worker.queues) if room > 0 else None
+
+    def give_back(self) -> None:
+        self._worker.take_back(self._taken)
+        self._taken = 0

@@ -1,0 +1,63 @@
+"""The documents that `--json` gives have the keys that docs/cli.md promises to scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+
+
+def promised() -> dict[str, list[set[str]]]:
+    """For each row of the table, by its first command, the sets of keys it lists: the document's, then its parts'."""
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", PAGE.read_text(encoding="utf-8").partition("What `--json`")[2], re.M)
+    found = {}
+    for name, keys in rows[1:]:  # below the heading
+        first = re.sub(r"[`]", "", name.split(",")[0])
+        found[first] = [set(part.split()) for part in re.findall(r"`([a-z_ ]+)`", keys)]
+    return found
+
+
+DOCUMENTS: dict[str, Callable[[Shell, str], list[dict[str, Any]]]] = {
+    "start": lambda shell, run: [shell.json("start", "shop:greet", "Bob")],
+    "runs": lambda shell, run: [page := shell.json("runs"), page["runs"][0]],
+    "show": lambda shell, run: [shell.json("show", run)],
+    "a node of show": lambda shell, run: [
+        node := shell.json("show", run)["nodes"][0],
+        node["attempts"][0],
+    ],
+    "an entry of show's history": lambda shell, run: [shell.json("show", run)["history"][0]],
+    "explain": lambda shell, run: [told := shell.json("explain", run), told["fixes"][0]],
+    "graph": lambda shell, run: [graph := shell.json("graph", run), graph["nodes"][0]],
+    "cancel": lambda shell, run: [shell.json("cancel", run)],
+    "fork": lambda shell, run: [shell.json("fork", run, "--from", "charge")],
+    "freeze": lambda shell, run: [shell.json("freeze", run)],
+    "verify": lambda shell, run: [shell.json("verify", run)],
+    "maintenance": lambda shell, run: [held := shell.json("maintenance", "on"), held["holds"][0]],
+    "drain": lambda shell, run: [shell.json("drain", "Order")],
+    "prune": lambda shell, run: [shell.json("prune", "--older-than", "1d")],
+    "stats": lambda shell, run: [shell.json("stats")],
+    "migrate": lambda shell, run: [shell.json("migrate")],
+    "doctor": lambda shell, run: [shell.json("doctor")],
+}
+ELSEWHERE = {"start --wait", "export", "import", "dead list"}
+"""Made up of more than one step, and checked where those steps are."""
+
+
+def test_every_command_of_the_table_is_checked() -> None:
+    assert promised().keys() == DOCUMENTS.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize("command", DOCUMENTS)
+def test_a_document_has_the_keys_that_the_page_promises(shell: Shell, command: str) -> None:
+    run = shell.start("shop:Order", "order_id=13")
+    shell.work(run)
+    keys = [set(document) for document in DOCUMENTS[command](shell, run)]
+    assert keys == promised()[command][: len(keys)]
+    assert len(keys) == len(promised()[command])
