@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import pickle
 import socket
@@ -139,6 +140,7 @@ async def act_later() -> None:
 def test_what_the_loop_does_not_have_is_refused_with_the_line(main: Main) -> None:
     """An effect outside of actions would happen again in every replay, so it does not happen even once."""
     assert line_with("# refused", main) in refusal(main).message
+    gc.collect()  # the second coroutine of as_completed: asyncio never came to it
 
 
 def test_a_library_task_is_named_by_the_line_that_awaits_it() -> None:

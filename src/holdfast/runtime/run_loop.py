@@ -219,17 +219,12 @@ class RunLoop(DurableOnly):
         """Ask for something durable at the next address of the current branch; the answer comes as an entry."""
         if self._closed:
             return RunFuture(self, 0)  # never answered: whoever awaits it is being closed
-        branch = self._current_branch()
+        task: Any = asyncio.current_task(self)
+        branch = task.branch if task.__class__ is RunTask else self._current_branch()
         if branch.collected and not branch.calls:
-            log.warning(
-                "run %s asks for %s while an abandoned async generator is closed, at a moment that may differ in a "
-                "replay. Fix: iterate over it inside `async with contextlib.aclosing(...)`",
-                self.run_id,
-                name,
-            )
+            self._warn_of_abandoned_generator(name)
         address = branch.next_call()
         future = RequestFuture(self, self.next_mark(), address)
-        task: Any = asyncio.current_task(self)
         self._pending[address] = self._fresh[address] = Pending(address, kind, name, digest, payload, future, task)
         self._asked += 1
         return future
@@ -254,8 +249,7 @@ class RunLoop(DurableOnly):
 
     def next_mark(self) -> int:
         """Return the hash of the next object that the run makes."""
-        task: Any = asyncio.current_task(self)
-        if task is not None and task.__class__ is RunTask and task.branch.collected:
+        if self._collected is not None and self._current_branch().collected:
             self._collected_mark = (self._collected_mark or first_mark(self.run_id, COLLECTED)) + 1
             return self._collected_mark
         self._mark += 1
@@ -316,7 +310,10 @@ class RunLoop(DurableOnly):
             return handle
         if _get_running_loop() is not self:
             raise self._woken_from_outside("woken")
-        if made_by_hand(callback):
+        stranger = made_by_hand(callback)
+        if stranger is not None:
+            stranger._log_destroy_pending = False
+            stranger.get_coro().close()  # it will never run, and Python need not complain of that as well
             raise self._task_made_by_hand()
         self._ready.append(handle)
         return handle
@@ -485,6 +482,14 @@ class RunLoop(DurableOnly):
         self._branches[branch.name] = branch
         closing: Any = generator.aclose()
         self._new_task(closing, branch)
+
+    def _warn_of_abandoned_generator(self, name: str) -> None:
+        log.warning(
+            "run %s asks for %s while an abandoned async generator is closed, at a moment that may differ in a replay. "
+            "Fix: iterate over it inside `async with contextlib.aclosing(...)`",
+            self.run_id,
+            name,
+        )
 
     # --- errors and lines --------------------------------------------------------------------------------------------
 

@@ -135,10 +135,10 @@ def made_by_as_completed(coro: Any, caller: FrameType | None) -> bool:
     return False
 
 
-def made_by_hand(callback: Any) -> bool:
-    """Say whether a callback is a step of a task that the run's loop did not make and that has no branch."""
+def made_by_hand(callback: Any) -> Any | None:
+    """Return the task whose step a callback is, if the run's loop did not make it: such a task has no branch."""
     owner = getattr(callback, "__self__", None)
-    return owner.__class__ is not RunTask and isinstance(owner, asyncio.Task)
+    return owner if owner.__class__ is not RunTask and isinstance(owner, asyncio.Task) else None
 
 
 def waited_without_mark(caller: FrameType) -> Any | None:
