@@ -22,6 +22,7 @@ from pathlib import Path
 
 from benchmarks import measures as m
 from benchmarks.databases import Databases
+from benchmarks.fan_out import measure_w3
 from benchmarks.figures import Figure, Measure
 from benchmarks.latency import measure_w4_elsewhere, measure_w4_here
 from benchmarks.limits import batched_steps_per_second, one_commit_ms
@@ -29,7 +30,7 @@ from benchmarks.startup import bare_python_seconds, first_result, import_ms
 from benchmarks.table import rendered
 from benchmarks.throughput import measure_w1, measure_w2, measure_w7
 
-WORKLOADS = ("W1", "W2", "W4", "W7", "W9")
+WORKLOADS = ("W1", "W2", "W3", "W4", "W7", "W9")
 LIMITS = {"one_commit": m.ONE_COMMIT, "batched": m.BATCHED}
 
 
@@ -58,6 +59,10 @@ def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Itera
         yield m.W1, asyncio.run(measure_w1(url()))
     if "W2" in chosen:
         yield m.W2, asyncio.run(measure_w2(url(), runs=sizes.w2_runs))
+    if "W3" in chosen:
+        few, many = asyncio.run(measure_w3(url()))
+        yield m.W3_FEW, few
+        yield m.W3_MANY, many
     if "W4" in chosen:
         middle, late = asyncio.run(measure_w4_here(url(), sizes.w4_samples))
         yield m.W4_HERE_P50, middle

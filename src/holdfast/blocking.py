@@ -16,6 +16,7 @@ from holdfast.authoring.dag_builder import BuiltDag
 from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.events import Event
+from holdfast.checking import Checked
 from holdfast.core.function_operations import Sent
 from holdfast.core.graph import Graph
 from holdfast.core.rows import Hold, Wait, Work
@@ -346,6 +347,10 @@ class BlockingEngine:
         return BlockingHandle(
             self._thread, self._thread.run(self._engine.fork(run, from_node=from_node, key=key, by=by))
         )
+
+    def check(self, workflows: list[str] | None = None) -> list[Checked]:
+        """Before a deploy: every open run against the code of this process. Nothing is started or written."""
+        return self._thread.run(self._engine.check(workflows))
 
     def stats(self) -> EngineStats:
         return self._thread.run(self._engine.stats())

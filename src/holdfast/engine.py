@@ -27,6 +27,7 @@ from holdfast.authoring.dags import Dag
 from holdfast.authoring.events import Event
 from holdfast.authoring.registry import Registry, default_registry
 from holdfast.authoring.startable import resolve_start
+from holdfast.checking import Checked, check_runs
 from holdfast.coordinator import Coordinator
 from holdfast.core.errors import EngineClosed, ReattemptRefused, UsageError
 from holdfast.core.function_operations import Sent
@@ -487,6 +488,10 @@ class Engine:
             )
         )
         return Handle(self, forked.run, key)
+
+    async def check(self, workflows: list[str] | None = None) -> list[Checked]:
+        """Before a deploy: every open run against the code of this process. Nothing is started or written."""
+        return [checked async for checked in check_runs(self, workflows)]
 
     async def stats(self) -> EngineStats:
         snapshot = getattr(self.metrics, "snapshot", dict)

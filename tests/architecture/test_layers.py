@@ -12,7 +12,19 @@ from tests.architecture.sources import PACKAGE, ROOT, imports_of, package_source
 # From the top. Parts on one line may import each other, unless INDEPENDENT says no.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli", "web", "__main__", "script"),
-    ("engine", "handle", "blocking", "dag_reading", "explain", "joining", "listing", "querying", "sending", "start_options"),
+    (
+        "engine",
+        "handle",
+        "blocking",
+        "checking",
+        "dag_reading",
+        "explain",
+        "joining",
+        "listing",
+        "querying",
+        "sending",
+        "start_options",
+    ),
     ("runtime", "authoring"),
     ("coordinator",),
     ("models", "store"),

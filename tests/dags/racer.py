@@ -1,4 +1,4 @@
-"""One of two processes that do something at the same instant, many times: `python -m tests.dags.racer SIDE URL MEETING`.
+"""One of two processes that act at the same instant, many times: `python -m tests.dags.racer SIDE URL MEETING`.
 
 Reads one order a line and answers with one line: what came of each of its deeds. Both processes wait for each other
 before every deed, by counting in a small shared file: a pipe would let one of them go first.

@@ -76,9 +76,10 @@ def assert_in_order(did: Sequence[str], graph: hf.Graph) -> None:
 
 def ancestry_by_hand(node: str, attempt: int, *parents: str) -> str:
     """I28 as it is written down, computed without our own code: what the hash of this attempt must be."""
-    return _hashed(node, str(attempt), _hashed(*sorted(parents)))
+    return hashed(node, str(attempt), hashed(*sorted(parents)))
 
 
-def _hashed(*parts: str) -> str:
+def hashed(*parts: str) -> str:
+    """sha256 over parts, each after its length in eight bytes."""
     data = b"".join(len(part.encode()).to_bytes(8, "big") + part.encode() for part in parts)
     return hashlib.sha256(data).hexdigest()

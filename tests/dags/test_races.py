@@ -16,10 +16,10 @@ import pytest
 
 import holdfast as hf
 from holdfast.core.codec import encode_error
-from holdfast.core.operations import CompleteWork, FailWork, Offer, StartRun
+from holdfast.core.operations import RECORDED, CompleteWork, FailWork, Offer, StartRun
 from holdfast.core.queries import AllWork
 from holdfast.core.rows import FAILED, LEASED, PAUSED, READY, RUNNING, Run, Work
-from tests.dags.race_jobs import PARENTS, Family, registry
+from tests.dags.race_jobs import PARENTS, Family, LargeFamily, registry
 from tests.dags.racer import MEETING_BYTES, Deed, Race
 from tests.dags.soundness import contradictions
 from tests.worker.support import ROOT, assert_sound, child_environment
@@ -80,24 +80,26 @@ def engine_on(url: str) -> hf.Engine:
     return hf.Engine(url, registry=registry, notify=False)
 
 
-async def families(engine: hf.Engine, count: int) -> list[str]:
-    """Runs whose parents are both leased, with token 1."""
-    offer = Offer(worker="the test", room=2, queues=("default",))
-    signature = Family.compiled_dag().signature
+async def families(engine: hf.Engine, count: int, dag: type[hf.Dag] = Family) -> list[str]:
+    """Runs whose parents are leased, with token 1; an aunt is done already."""
+    graph = dag.compiled_dag()
+    offer = Offer(worker="the test", room=len(graph.entries), queues=("default",))
     starts = [
         StartRun(
             run=engine.system.ids.new(),
-            workflow="Family",
+            workflow=dag.__name__,
             model="dag",
             on_failure="pause",
-            signature=signature,
+            signature=graph.signature,
             offer=offer,
         )
         for _ in range(count)
     ]
-    started = await engine.coordinator.submit_batch(starts)
-    assert all(len(answer.handed) == 2 for answer in started)
-    return [answer.run for answer in started]
+    runs = [answer.run for answer in await engine.coordinator.submit_batch(starts)]
+    if "aunt" in graph.by_id:
+        done = [CompleteWork(run=run, node="aunt", attempt=1, token=1, result=b"1") for run in runs]
+        assert {answer.verdict for answer in await engine.coordinator.submit_batch(done)} == {RECORDED}
+    return runs
 
 
 async def failed_children(engine: hf.Engine, count: int) -> list[str]:
@@ -142,9 +144,10 @@ def at_the_same_time(pairs: list[list[Deed]]) -> int:
 async def test_i17_two_parents_that_finish_at_once_in_two_processes_make_their_child_ready_once(
     shared_url: str, tmp_path: Path
 ) -> None:
-    """1,000 times: with neither, either and both of them deciding from memory."""
+    """1,000 times: with neither, either and both of them deciding from memory; the child's row is there, or is not."""
     async with engine_on(shared_url) as engine:
-        runs = await families(engine, MEETINGS)
+        small, large = [await families(engine, MEETINGS // 2, dag) for dag in (Family, LargeFamily)]
+        runs = [run for two in zip(small, large, strict=True) for run in two]
         pairs: list[list[Deed]] = []
         with racing(shared_url, tmp_path) as pair:
             for number, remembered in enumerate(itertools.product([False, True], repeat=2)):
@@ -153,13 +156,17 @@ async def test_i17_two_parents_that_finish_at_once_in_two_processes_make_their_c
                     pair.race, share, "complete_own_parent", remembered=(remembered[0], remembered[1])
                 )
         assert at_the_same_time(pairs) > MEETINGS // 2
+        rows = {row.id: row for row in await engine.store.runs(runs)}
         for run, both in zip(runs, pairs, strict=True):
             assert [deed.said for deed in both] == ["recorded", "recorded"]
             assert sum(deed.handed for deed in both) == 1, "the child went to both, or to nobody"
-            row, attempts = await rows_of(engine, run)
-            (child,) = attempts["child"]
-            assert (child.required, child.completed, child.status, child.token) == (2, 2, LEASED, 1)
+            work = {item.node: item for item in await engine.store.rows(AllWork(run))}
+            child = work["child"]
+            assert (child.completed, child.status, child.token) == (child.required, LEASED, 1)
+            assert len(work) == child.required + 1
+            row = rows[run]
             assert (row.status, row.remaining, row.active) == (RUNNING, 1, 1)
+        await rows_of(engine, runs[-1])
         await assert_sound(engine)
 
 

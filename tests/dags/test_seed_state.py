@@ -12,7 +12,7 @@ import holdfast as hf
 from holdfast.core.operations import RECORDED, REPEATED, STALE, CompleteWork
 from holdfast.core.queries import ByAncestry
 from holdfast.store.contract import ClaimRequest
-from tests.dags.side_effects import Stage, ancestry_by_hand, execute_sql, query_sql
+from tests.dags.side_effects import Stage, ancestry_by_hand, execute_sql, hashed, query_sql
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
 
@@ -157,6 +157,11 @@ async def test_i28_an_attempt_is_found_by_its_ancestry_hash_through_an_index(sha
     [
         ("ancestry = 'forged' WHERE node = 'validate'", "node validate"),
         ("parents = 'forged' WHERE node = 'check_inventory'", "node check_inventory"),
+        # Whoever knows the formula can give one row a hash of its own; its parents do not bear it out.
+        (
+            f"parents = 'forged', ancestry = '{hashed('check_fraud', '1', 'forged')}' WHERE node = 'check_fraud'",
+            "node check_fraud",
+        ),
     ],
 )
 async def test_i28_a_changed_row_breaks_the_chain_where_it_was_changed(
@@ -342,7 +347,7 @@ async def test_g4_a_node_finds_what_the_node_before_it_wrote(shared_url: str) ->
     assert seen == ["validated"]
 
 
-async def test_i26_nodes_share_no_memory(url: str) -> None:
+async def test_i26_nodes_share_nothing_but_their_input(url: str) -> None:
     """Every attempt gets an instance of its own, and assigning to it is an error that says where to write instead."""
     registry = hf.Registry()
     instances: list[object] = []

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import uuid
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -268,6 +270,54 @@ def test_timers_are_found_by_deadline_then_by_age_and_vanish_when_cancelled() ->
     assert timer is not None
     assert timer[1] == STARTED_US + 9 * SECOND_US
     loop.evict()
+
+
+@pytest.mark.parametrize("collect_at", [1, 2, 3])
+def test_i49_a_collection_at_any_moment_moves_no_address_and_no_hash(collect_at: int) -> None:
+    """I49: a generator abandoned in a circle ends whenever the collector comes by, inside a turn or between two."""
+    assert tasks_and_ends(collect_at) == (tasks_and_ends(None)[0], 1)
+
+
+def tasks_and_ends(collect_at: int | None) -> tuple[list[Any], int]:
+    """Return hashes and names of the tasks in a set, in its order, and how many generators were ended on the way."""
+    ended: list[int] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.gather(asyncio.sleep(0), asyncio.sleep(0))
+            ended.append(1)
+
+    async def main() -> Any:
+        source = numbers()
+        circle: list[Any] = [source]
+        circle.append(circle)
+        await anext(source)
+        del source, circle
+        if collect_at == 1:
+            gc.collect()
+        await act("a")
+        if collect_at == 2:
+            gc.collect()
+        tasks = {asyncio.create_task(act("b", number)) for number in range(9)}
+        return [(hash(task), task.get_name(), await task) for task in tasks]
+
+    gc.collect()
+    gc.disable()
+    try:
+        loop = begun(main)
+        if collect_at == 3:
+            gc.collect()
+        answer(loop, "#1")
+        for number in range(1, 10):
+            answer(loop, f"{number}#1", number)
+        tasks = loop.outcome().value
+        loop.evict()
+    finally:
+        gc.enable()
+    return tasks, len(ended)
 
 
 def test_i56_randomness_is_seeded_by_run_and_branch() -> None:

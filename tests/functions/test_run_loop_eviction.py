@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.runtime import run_eviction
 from holdfast.runtime.run_calls import RESULT
 from holdfast.runtime.run_loop import Entry, RunLoop
 from holdfast.runtime.run_task import RequestFuture
@@ -237,6 +238,25 @@ def test_i49_eviction_at_every_await_calls_records_and_starts_nothing(
             gc.collect(0)
             assert silence == [], (length, silence)
     gc.collect()
+    assert silence == []
+
+
+def test_i49_requests_that_the_driver_still_holds_keep_no_code_alive(silence: list[str]) -> None:
+    """I49: an action in flight outlives the eviction of its run, and so does the driver's record of it."""
+    kept = len(run_eviction._unclosable)
+    for name in ("generators", "generator_of_generators"):
+        loop = RunLoop("r", now_us=STARTED_US)
+        loop.begin(functools.partial(EVICTED[name], []))
+        requests = []
+        for _ in range(6):
+            requests += loop.new_requests()
+            pending = next(iter(loop.pending.values()))
+            loop.deliver(Entry(pending.address, RESULT, pending.name, pending.digest))
+            requests += loop.new_requests()
+            assert all(request.line for request in requests)
+        loop.evict()
+        assert len(run_eviction._unclosable) == kept
+        assert {request.line for request in requests} == {"an unknown line"}
     assert silence == []
 
 

@@ -25,6 +25,7 @@ RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH = (
     "continued",
     "patch",
 )
+FORGOTTEN = "forgotten"  # a failure that an operator had tried again: it is not delivered any more
 ENTRY_KINDS = frozenset({RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH})
 
 

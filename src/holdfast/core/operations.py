@@ -135,6 +135,7 @@ class FailWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     attempts: int = 1
     base_seconds: float = 1.0
     cap_seconds: float = 60.0
+    cause: int = 0  # of a function: the entry whose failure ended it, if nothing was done about it
 
 
 class SteerWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):

@@ -42,6 +42,7 @@ from holdfast.models.dag_shape import Reshaped, reshape
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record
 
 NAMES_SHOWN = 20
+FORK = "fork"  # a new run has its own entry that says so
 
 
 class DagMachine:
@@ -143,7 +144,7 @@ class DagMachine:
         run = replace(changed.run, signature=graph.signature)
         if run.definition is None:
             run = replace(run, adopted=definitions.seen(run, graph))
-        if changed.is_worth_telling:
+        if changed.is_worth_telling and by != FORK:
             run = record(view, run, "graph changed", by=by, signature=graph.signature, **changed.told(NAMES_SHOWN))
         self._go_on(view, run)
         return changed

@@ -27,7 +27,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.dag import DagMachine, definition_id, node_of
+from holdfast.models.dag import FORK, DagMachine, definition_id, node_of
 from holdfast.models.dag_items import BUILT
 from holdfast.models.machine import Definitions, Handing, existing_run, is_draining, record
 
@@ -76,7 +76,7 @@ class DagOperations:
                 view.insert(WORK, replace(work, run=run.id))
         run = record(view, run, "forked", by=op.by, source=source.id, node=start.name, shared=len(shared))
         record(view, source, "forked", by=op.by, into=run.id, node=start.name)
-        self.machine.follow(view, run, graph, Handing(None), self.definitions, by="fork")
+        self.machine.follow(view, run, graph, Handing(None), self.definitions, by=FORK)
         return Started(run=run.id)
 
     def _copy_of(self, view: View, source: Run, op: ForkRun) -> Run:

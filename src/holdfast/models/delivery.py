@@ -8,7 +8,17 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.core.function_operations import ENDED_RUN, TURN, Entry, Numbered, end_topic, entry_bytes, entry_of
+from holdfast.core.function_operations import (
+    ENDED_RUN,
+    FAILURE,
+    FORGOTTEN,
+    TURN,
+    Entry,
+    Numbered,
+    end_topic,
+    entry_bytes,
+    entry_of,
+)
 from holdfast.core.queries import Attempts, WaitersOf, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
@@ -101,6 +111,18 @@ def wake(view: View, run: Run, *, fence: bool = False) -> Run:
             view.put(WORK, turn)
     view.put(RUNS, run)
     return run
+
+
+def forget_failure(view: View, turn: Work) -> None:
+    """A function failed with the failure of a call, and is tried again: so is the call. Nothing was recorded after it.
+
+    Where the function did something about a failure, what it did is recorded too, and stays: it fails again as it did.
+    """
+    if turn.parents is None:
+        return
+    row = view.get(HISTORY, (turn.run, int(turn.parents)))
+    if row is not None and row.kind == FAILURE:
+        view.put(HISTORY, replace(row, kind=FORGOTTEN))
 
 
 def park(view: View, run: Run, turn: Work, due: int | None) -> Run:

@@ -166,6 +166,8 @@ class Lifecycle:
         run, work = held
         failures = work.failures + 1
         work = replace(work, status=status, error=op.error, outcome=op.outcome, failures=failures, finished=view.now)
+        if op.cause:
+            work = replace(work, parents=str(op.cause))
         view.put(WORK, work)
         run = replace(mark_running(run, work.started or view.now), active=run.active - 1)
         if op.retryable and failures < op.attempts:

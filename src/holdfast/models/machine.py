@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.core.codec import decode_error
 from holdfast.core.errors import UnknownWorkflow
+from holdfast.core.function_operations import TURN
 from holdfast.core.graph import Graph
 from holdfast.core.ids import ancestry_hash
 from holdfast.core.operations import Handed, Offer, StartRun
@@ -228,6 +229,8 @@ def why(work: Work, name: str) -> str:
     if work.error is None:
         return f"node {name} gave up after {times} ({work.status})"
     error = decode_error(work.error)
+    if work.kind == TURN:
+        return f"{error.type}: {error.message}".replace("\0", "\\0")[:REASON_LIMIT]
     # PostgreSQL's text holds no NUL, and a failure must not turn into a dead letter for its message.
     message = error.message.replace("\0", "\\0")
     return f"node {name} gave up after {times}: {error.type}: {message}"[:REASON_LIMIT]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.core.errors import ReattemptRefused, UsageError
+from holdfast.core.function_operations import TURN
 from holdfast.core.operations import (
     CancelRun,
     Changed,
@@ -46,7 +47,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.delivery import gate_for
+from holdfast.models.delivery import forget_failure, gate_for
 from holdfast.models.machine import (
     Definitions,
     Handing,
@@ -273,6 +274,8 @@ class Operators:
         for work in again:
             if work.status == DEAD:  # I9: replayed, it is no dead letter any more and is counted as none
                 view.put(WORK, replace(work, status=FAILED))
+            if work.kind == TURN:
+                forget_failure(view, work)
             parents = machine.parents(view, run, work.node, self.definitions)
             if parents is not None and parents != work.parents:
                 run = record(view, run, "follows other attempts", node=work.node, attempt=work.attempt + 1)

@@ -83,6 +83,7 @@ class FunctionDriver:
         self._settings = settings
         self._clock = clock
         self._calls = calls
+        self.stopping = False  # finish what is in flight, record it, and give the turns back
         self._driven: dict[str, LiveFunction] = {}
         self._resting: OrderedDict[str, tuple[float, LiveFunction]] = OrderedDict()
 
@@ -124,6 +125,14 @@ class FunctionDriver:
 
     async def drive(self, work: Work, run: Run) -> Settled:
         """Hold the turn until the function has ended or waits."""
+        while True:
+            settled = await self._drive(work, run)
+            if settled is not None:
+                return settled
+            (run,) = await self._store.runs([run.id])  # it goes on as another call, in the same turn
+
+    async def _drive(self, work: Work, run: Run) -> Settled | None:
+        """One function of the run; None: it went on as another."""
         function: LiveFunction | None = None
         try:
             function = await self._resident(run)
@@ -157,7 +166,7 @@ class FunctionDriver:
         function.replaying = False
         return function
 
-    async def _go_round(self, function: LiveFunction, work: Work, run: Run) -> Settled:
+    async def _go_round(self, function: LiveFunction, work: Work, run: Run) -> Settled | None:
         while True:
             if function.done:
                 return await self._end(function, work)
@@ -176,7 +185,7 @@ class FunctionDriver:
                     self._resting[run.id] = (self._clock.monotonic(), function)
                     self.rest()
                     return Settled(verdict=RECORDED, run_status=answer.run_status)
-                if answer.run_status == PAUSED:
+                if answer.run_status == PAUSED or (self.stopping and not function.running):
                     return await self._give_back(work)
                 continue
             await self._wait(function)
@@ -224,7 +233,7 @@ class FunctionDriver:
 
     # -- the end of a turn
 
-    async def _end(self, function: LiveFunction, work: Work) -> Settled:
+    async def _end(self, function: LiveFunction, work: Work) -> Settled | None:
         ended: Ended = function.ended(self._calls.payload_limit_bytes)
         key: dict[str, Any] = {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
         if ended.continued is not None:
@@ -232,18 +241,15 @@ class FunctionDriver:
             settled: Settled = await self._coordinator.submit(
                 ContinueAs(**key, known=function.known, workflow=workflow, input=data, codec=codec)
             )
-            if settled.verdict == STALE:
-                return settled
-            # A fresh history needs a fresh function; giving the turn back lets others in first.
-            return await self._give_back(work)
+            return settled if settled.verdict == STALE else None
         if ended.error is None or ended.cancelled:
             return await self._submit(CompleteWork(**key, result=ended.result, outcome=None))
-        return await self._fail(work, ended.error)
+        return await self._fail(work, ended.error, ended.cause)
 
-    async def _fail(self, work: Work, error: BaseException) -> Settled:
+    async def _fail(self, work: Work, error: BaseException, cause: int = 0) -> Settled:
         record = encode_error(error)
         key: dict[str, Any] = {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
-        return await self._submit(FailWork(**key, error=record, retryable=False))
+        return await self._submit(FailWork(**key, error=record, retryable=False, cause=cause))
 
     async def _give_back(self, work: Work) -> Settled:
         return await self._submit(ReleaseWork(run=work.run, node=work.node, attempt=work.attempt, token=work.token))

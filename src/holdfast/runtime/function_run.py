@@ -53,6 +53,7 @@ class Ended:
 
     result: bytes | None = None
     error: BaseException | None = None
+    cause: int = 0  # the entry of a failed call, if the function ended with it and did nothing more
     cancelled: bool = False
     continued: tuple[str, bytes, str] | None = None
 
@@ -85,6 +86,7 @@ class LiveFunction:
         self.replaying = True
         self._workflow = workflow
         self._codecs = codecs
+        self._failed_at = 0
         self._rollbacks: list[ActionCall] = []
         self._patches: set[str] = set()
         self._new_patches: list[str] = []
@@ -121,6 +123,7 @@ class LiveFunction:
         for numbered in entries:
             if self.loop.done:
                 break
+            self._failed_at = numbered.sequence if numbered.entry.kind == FAILURE else 0
             self._deliver(numbered)
             self.known = max(self.known, numbered.sequence)
 
@@ -257,7 +260,7 @@ class LiveFunction:
         if isinstance(error, asyncio.CancelledError):
             return Ended(error=error, cancelled=True)
         if error is not None:
-            return Ended(error=error)
+            return Ended(error=error, cause=self._failed_at)
         try:
             result = encode_stored_result(self._workflow.call, self._codecs, limit, outcome.value)
         except Exception as refused:

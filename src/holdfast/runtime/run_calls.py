@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from holdfast.runtime.run_lines import UNKNOWN_LINE
-from holdfast.runtime.run_task import RunFuture, RunTask
+from holdfast.runtime.run_task import CALL_MARK, RunFuture
 
 if TYPE_CHECKING:
     from holdfast.runtime.run_loop import RunLoop
@@ -38,7 +38,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Pending(msgspec.Struct, frozen=True, eq=False):
-    """A request that has no answer yet."""
+    """A request that has no answer yet.
+
+    It holds no task: whoever keeps it while an action runs must not keep the run's code alive past its eviction.
+    """
 
     address: str
     kind: str
@@ -46,13 +49,13 @@ class Pending(msgspec.Struct, frozen=True, eq=False):
     digest: str
     payload: Any
     future: RunFuture
-    task: RunTask | None  # who asked; None for a done-callback
 
     @property
     def line(self) -> str:
         """The user's line that waits for the answer. Found when asked for: whoever asked is still suspended there."""
         loop: Any = self.future.get_loop()
-        return (loop.line_of_task(self.task) if self.task is not None else "") or UNKNOWN_LINE
+        line: str = loop.line_of_branch(self.address.rpartition(CALL_MARK)[0])
+        return line or UNKNOWN_LINE
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -28,7 +28,8 @@ A turn (`begin`, `deliver`, `evict`) must run in a plain callback of the outer l
 current task a thread, and a step of ours inside a step of theirs fails silently on some versions.
 
 Journals and Python versions: `asyncio.wait_for` makes a task of its argument before 3.12 and not since, so branches
-differ there. `PYTHON_MINOR` is for the driver to keep with the run.
+differ there; since 3.13 a `TaskGroup` that fails and is cancelled at the same time ends otherwise. `PYTHON_MINOR` is
+for the driver to keep with the run.
 """
 
 from __future__ import annotations
@@ -79,6 +80,9 @@ PYTHON_MINOR: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _CALLBACKS_FOR_A_REQUEST: Final = 4
 _TASKS_BEFORE_A_SWEEP: Final = 64
 _COMPLAINTS_KEPT: Final = 100
+
+# Requests that abandoned generators made, each told once a process.
+_warned_of: set[str] = set()
 
 
 class RunLoop(DurableOnly):
@@ -225,7 +229,7 @@ class RunLoop(DurableOnly):
             self._warn_of_abandoned_generator(name)
         address = branch.next_call()
         future = RequestFuture(self, self.next_mark(), address)
-        self._pending[address] = self._fresh[address] = Pending(address, kind, name, digest, payload, future, task)
+        self._pending[address] = self._fresh[address] = Pending(address, kind, name, digest, payload, future)
         self._asked += 1
         return future
 
@@ -250,10 +254,13 @@ class RunLoop(DurableOnly):
     def next_mark(self) -> int:
         """Return the hash of the next object that the run makes."""
         if self._collected is not None and self._current_branch().collected:
-            self._collected_mark = (self._collected_mark or first_mark(self.run_id, COLLECTED)) + 1
-            return self._collected_mark
+            return self._next_collected_mark()
         self._mark += 1
         return self._mark
+
+    def _next_collected_mark(self) -> int:
+        self._collected_mark = (self._collected_mark or first_mark(self.run_id, COLLECTED)) + 1
+        return self._collected_mark
 
     def _current_branch(self) -> Branch:
         task: Any = asyncio.current_task(self)
@@ -418,7 +425,12 @@ class RunLoop(DurableOnly):
             if timer is None:
                 return self._skip(entry)
             if entry.digest and entry.digest != str(timer.due_us):
-                raise timer_differs(self.run_id, entry, timer.due_us, self._lines_of_timer(entry.address))
+                raise timer_differs(
+                    self.run_id,
+                    entry,
+                    timer.due_us,
+                    self.line_of_branch(entry.address.rpartition(TIMER_MARK)[0]) or UNKNOWN_LINE,
+                )
             # Clocks differ a little; to the code no timer is early.
             self.now_us = max(self.now_us, timer.due_us)
             self._ready.append(timer)
@@ -454,7 +466,9 @@ class RunLoop(DurableOnly):
         return False
 
     def _new_task(self, coro: Coroutine[Any, Any, Any], branch: Branch, **options: Any) -> RunTask:
-        task = RunTask(coro, loop=self, branch=branch, mark=self.next_mark(), **options)
+        # The collector may interrupt a branch of the user's: its task must not take that branch's mark either.
+        mark = self._next_collected_mark() if branch.collected else self.next_mark()
+        task = RunTask(coro, loop=self, branch=branch, mark=mark, **options)
         if len(self._tasks) >= self._sweep_at:
             self._tasks = {name: task for name, task in self._tasks.items() if not task.done()}
             self._sweep_at = 2 * len(self._tasks) + _TASKS_BEFORE_A_SWEEP
@@ -484,6 +498,9 @@ class RunLoop(DurableOnly):
         self._new_task(closing, branch)
 
     def _warn_of_abandoned_generator(self, name: str) -> None:
+        if name in _warned_of:
+            return  # every replay comes by here again
+        _warned_of.add(name)
         log.warning(
             "run %s asks for %s while an abandoned async generator is closed, at a moment that may differ in a replay. "
             "Fix: iterate over it inside `async with contextlib.aclosing(...)`",
@@ -528,6 +545,11 @@ class RunLoop(DurableOnly):
         line = "" if task.done() else line_of_await(task.get_coro())
         return line or self._line_of_parents(task.branch)
 
+    def line_of_branch(self, name: str) -> str:
+        """Return the user's line at which a branch waits, or "" if it has ended."""
+        task = self._tasks.get(name)
+        return "" if task is None else self.line_of_task(task)
+
     def _line_of_parents(self, branch: Branch) -> str:
         name = branch.parent_name()
         while name is not None:
@@ -546,10 +568,6 @@ class RunLoop(DurableOnly):
             if task.__class__ is RunTask:
                 line = self._line_of_parents(task.branch)
         return line or UNKNOWN_LINE
-
-    def _lines_of_timer(self, address: str) -> str:
-        task = self._tasks.get(address.rpartition(TIMER_MARK)[0])
-        return (self.line_of_task(task) if task is not None else "") or UNKNOWN_LINE
 
 
 def _raisable(error: Any) -> BaseException:

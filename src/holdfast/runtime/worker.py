@@ -97,6 +97,7 @@ class Worker:
         self._codecs = codecs
         self._wake = asyncio.Event()
         self._running: dict[tuple[str, str, int], Attempt] = {}
+        self._next: dict[tuple[str, str, int], Handed] = {}  # the same item again, for when it has left `_running`
         self._reserved = 0
         self._backlog = False
         self._stopping = False
@@ -188,7 +189,7 @@ class Worker:
         """Claim nothing more, finish what runs within the grace time, give the rest back."""
         if self._stopping:
             return
-        self._stopping = True
+        self._stopping = self._driver.stopping = True
         self._wake.set()
         grace = self._settings.shutdown_seconds if grace_seconds is None else grace_seconds
         for loop in self._loops:
@@ -407,7 +408,9 @@ class Worker:
 
     def _launch(self, handed: Handed) -> None:
         attempt = Attempt(handed.work, handed.run)
-        if attempt.key in self._running:
+        if (running := self._running.get(attempt.key)) is not None:
+            if running.work.token < handed.work.token:  # parked, woken and claimed again while its task is just ending
+                self._next[attempt.key] = handed
             return
         self._running[attempt.key] = attempt
         attempt.task = asyncio.get_running_loop().create_task(self._run_chain(attempt))
@@ -442,6 +445,8 @@ class Worker:
                 settled = None
             finally:
                 self._running.pop(attempt.key, None)
+                if (again := self._next.pop(attempt.key, None)) is not None and not self._stopping:
+                    self._launch(again)
             if settled is None:
                 break
             if settled.verdict == STALE:

@@ -113,6 +113,8 @@ SELECT a.ok, CASE WHEN a.ok THEN NULL ELSE ARRAY(SELECT id FROM l) END AS runs,
 -- name: delete_waits
 -- Deletes run on the locked path only, one statement a table; the number of rows is checked.
 DELETE FROM waits w USING unnest($1::text[], $2::bigint[]) d(run, slot) WHERE w.run = d.run AND w.slot = d.slot
+-- name: delete_history
+DELETE FROM history h USING unnest($1::text[], $2::bigint[]) d(run, sequence) WHERE h.run = d.run AND h.sequence = d.sequence
 -- name: delete_events
 DELETE FROM events WHERE id = ANY($1::text[])
 -- name: delete_inputs

@@ -37,6 +37,8 @@ WHERE run = ? AND node = ? AND attempt = ?
 
 -- name: delete_waits
 DELETE FROM waits WHERE run = ? AND slot = ?
+-- name: delete_history
+DELETE FROM history WHERE run = ? AND sequence = ?
 -- name: delete_events
 DELETE FROM events WHERE id = ?
 -- name: delete_inputs

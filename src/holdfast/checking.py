@@ -1,0 +1,110 @@
+"""Before a deploy: would the runs that are open now go on with this code? Nothing is started, and nothing is written.
+
+The history of every function is replayed against the code of this process, up to where it is, and what it then waits
+for is compared with what is stored. A class DAG follows its code as it changes (I31): for one of those the check says
+what would change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.core.errors import HoldfastError
+from holdfast.core.queries import AllWork, OpenWork, WaitsOf
+from holdfast.core.rows import CALL, COMPLETED, Run
+from holdfast.runtime.function_driver import outside_task, replayed
+from holdfast.runtime.function_run import LiveFunction
+from holdfast.store.contract import FindRuns
+
+if TYPE_CHECKING:
+    from holdfast.engine import Engine
+
+OPEN = ("pending", "running", "suspended", "paused", "cancelling")
+PAGE = 200
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What would become of one run: `verdict` is "fine", "changes" (a DAG that follows its class) or "breaks"."""
+
+    run: str
+    workflow: str
+    verdict: str
+    difference: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict != "breaks"
+
+
+async def check_runs(engine: Engine, workflows: Iterable[str] | None = None) -> AsyncIterator[Checked]:
+    """Every open run of these workflows, or of all that are known here, with the first difference if there is one."""
+    wanted = sorted(workflows) if workflows is not None else sorted(engine.registry.known_workflows())
+    for workflow in wanted:
+        after: str | None = None
+        while True:
+            rows = await engine.store.find(FindRuns(workflow=workflow, status=OPEN, limit=PAGE, after=after))
+            for row in rows:
+                yield await check_run(engine, row)
+            if len(rows) < PAGE:
+                break
+            after = rows[-1].id
+
+
+async def check_run(engine: Engine, run: Run) -> Checked:
+    """One run against the code of this process."""
+    if run.model != "function":
+        return await _check_dag(engine, run)
+    try:
+        function = await replayed(engine.store, engine.definitions, engine.codecs, run)
+    except HoldfastError as error:
+        return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=str(error))
+    except Exception as error:  # a workflow's own code, run with a history that it was not written for
+        return Checked(
+            run=run.id, workflow=run.workflow, verdict="breaks", difference=f"{type(error).__name__}: {error}"
+        )
+    try:
+        difference = await _waits_differ(engine, run, function)
+    finally:
+        await outside_task(function.evict)
+    if difference is None:
+        return Checked(run=run.id, workflow=run.workflow, verdict="fine")
+    return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=difference)
+
+
+async def _waits_differ(engine: Engine, run: Run, function: LiveFunction) -> str | None:
+    stored = {wait.address: (wait.name, wait.digest) for wait in await engine.store.rows(WaitsOf(run.id))}
+    for work in await engine.store.rows(OpenWork(run.id)):
+        if work.kind == CALL:
+            stored[work.node.rpartition("|")[2]] = (work.name, work.parents or "")
+    for address, (name, digest) in sorted(stored.items()):
+        pending = function.loop.pending.get(address)
+        if pending is None:
+            return f"at {address} the run waits for {name}, and this code does not ask for anything there"
+        if (pending.name, pending.digest) != (name, digest):
+            also = " with other arguments" if pending.name == name else ""
+            return (
+                f"at {address} the run waits for {name}, and this code asks for {pending.name}{also} ({pending.line})"
+            )
+    if stuck := function.loop.stuck():
+        return stuck
+    return None
+
+
+async def _check_dag(engine: Engine, run: Run) -> Checked:
+    graph = engine.definitions.of_code(run.workflow)
+    if run.definition is not None or graph is None or graph.signature == run.signature:
+        return Checked(run=run.id, workflow=run.workflow, verdict="fine")
+    latest = {work.node: work for work in await engine.store.rows(AllWork(run.id))}
+    gone = [node for node, work in latest.items() if node not in graph.by_id and work.status == COMPLETED]
+    dropped = [node for node, work in latest.items() if node not in graph.by_id and work.status != COMPLETED]
+    told = []
+    if gone:
+        told.append(f"completed nodes that this code does not have: {', '.join(sorted(gone))}")
+    if dropped:
+        told.append(f"nodes that would be skipped: {', '.join(sorted(dropped))}")
+    new = [node.name for node in graph.nodes if node.id not in latest]
+    told.append(f"{len(new)} of {len(graph.nodes)} nodes of this code have not begun")
+    return Checked(run=run.id, workflow=run.workflow, verdict="changes", difference="; ".join(told))
