@@ -52,7 +52,7 @@ from holdfast.core.rows import (
 )
 from holdfast.dag_reading import AncestryReport, check_ancestry, check_code, rewired_nodes
 from holdfast.explain import Explanation, explain
-from holdfast.listing import readable
+from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
 from holdfast.querying import answer_query
 from holdfast.runtime.definitions import known_exception
@@ -239,7 +239,7 @@ class Handle(Generic[R]):
         """The run's record: what people and the engine did to it, oldest first."""
         await self._row()  # a run that is not there must not look like one without a record
         return [
-            HistoryEntry(sequence=entry.sequence, kind=entry.kind, at=_time(entry.at), data=readable(entry.data))
+            HistoryEntry(sequence=entry.sequence, kind=entry.kind, at=_time(entry.at), data=readable_entry(entry))
             for entry in await self._engine.store.history(self.id)
         ]
 

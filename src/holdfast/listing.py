@@ -9,8 +9,11 @@ import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
-from holdfast.core.errors import UsageError
-from holdfast.core.rows import RUN_STATUSES, Run
+from holdfast.authoring.functions import Workflow
+from holdfast.core.codec import DEFAULT_CODECS, Encoded, decode_error, unlabelled
+from holdfast.core.errors import HoldfastError, UsageError
+from holdfast.core.function_operations import entry_of
+from holdfast.core.rows import RUN_STATUSES, History, Run
 from holdfast.start_options import checked_text, microseconds
 from holdfast.store.contract import FindRuns
 
@@ -73,12 +76,41 @@ def readable(stored: bytes | str) -> dict[str, Any]:
         return {"unreadable": f"{error}: {stored[:80]!r}"}
 
 
+def readable_entry(row: History) -> dict[str, Any]:
+    """What a line of a run's record says, for people."""
+    if row.codec != "entry":
+        return readable(row.data)
+    try:
+        entry = entry_of(row.data)
+    except msgspec.DecodeError as error:
+        return {"unreadable": f"{error}: {row.data[:80]!r}"}
+    told: dict[str, Any] = {"at": entry.address, "name": entry.name}
+    if entry.event:
+        told["event"] = entry.event
+    if entry.source:
+        told["source"] = entry.source
+    if entry.kind in ("result", "event") and entry.value is not None:
+        told["value"] = _plain(unlabelled(entry.value))
+    elif entry.kind == "failure" and entry.value is not None:
+        error_record = decode_error(entry.value)
+        told["error"] = f"{error_record.type}: {error_record.message}"
+    return {key: value for key, value in told.items() if value not in ("", None)}
+
+
+def _plain(stored: Encoded) -> Any:
+    """A payload without its types; what cannot be read here is not shown."""
+    try:
+        return DEFAULT_CODECS.decode(stored.data, where="a payload", codec=stored.codec)
+    except HoldfastError:
+        return f"<{len(stored.data)} bytes of {stored.codec}>"
+
+
 def _workflow_name(workflow: object) -> str | None:
     if workflow is None:
         return None
     if isinstance(workflow, str):
         return checked_text(workflow, "workflow")
-    if isinstance(workflow, Action):
+    if isinstance(workflow, Action | Workflow):
         return workflow.name
     if isinstance(workflow, type) and issubclass(workflow, Dag):
         return workflow.__holdfast__.name

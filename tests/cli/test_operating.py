@@ -92,7 +92,7 @@ def test_i29_a_refused_reattempt_offers_the_fork_that_works(shell: Shell) -> Non
     shell.ok("fork", run, "--from", "validate")
 
 
-def test_i11_retry_of_many_nodes_names_a_few(shell: Shell) -> None:
+def test_i11_retry_names_the_nodes_of_a_built_dag_as_people_know_them(shell: Shell) -> None:
     run = shell.start("shop:batch", "3", "1")
     shell.work(run)
     assert shell.ok("retry", run) == f"run {run} goes on; again: item_1\n"

@@ -64,7 +64,10 @@ class FunctionMachine:
             deliver(view, run, _call_entry(work, RESULT, work.result))
             return
         status = CANCELLED if run.status == CANCELLING else COMPLETED
-        self._end(view, run, status, result=work.result if status == COMPLETED else None)
+        if status == CANCELLED:
+            self._end(view, run, CANCELLED, reason=run.reason)
+        else:
+            self._end(view, run, COMPLETED, result=work.result)
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         if work.kind == CALL:  # the function is told, and may handle it: its run has not failed

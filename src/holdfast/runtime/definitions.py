@@ -11,7 +11,7 @@ from holdfast.authoring.dags import Dag
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.startable import graph_of_action
-from holdfast.core.dag_document import graph_of_nodes
+from holdfast.core.dag_document import frozen, graph_of_nodes, stored_nodes
 from holdfast.core.graph import Graph
 from holdfast.core.queries import DefinitionById
 from holdfast.core.rows import DEFINITIONS, Definition, Run, Work
@@ -89,13 +89,28 @@ class RegistryDefinitions:
             self._stored_nodes -= len(oldest.nodes)
 
     async def load(self, store: Store, run: Run) -> Graph | None:
-        """The graph of a run, read from the store if need be; not inside a decision."""
+        """The graph of a run, read from the store if need be; not inside a decision.
+
+        Of a run whose code is not here: the graph that it followed last, as its code had it then (I31).
+        """
         if run.definition is None:
-            return self.of_code(run.workflow)
+            return self.of_code(run.workflow) or await self._as_it_was(store, run)
         graph = self.remembered(run.definition)
         if graph is None:
             for stored in await store.rows(DefinitionById(run.definition)):
                 graph = self.parsed(stored)
+        return graph
+
+    async def _as_it_was(self, store: Store, run: Run) -> Graph | None:
+        if run.signature is None or run.model != "dag":
+            return None
+        version = f"{run.workflow}@{run.signature}"
+        graph = self.remembered(version)
+        if graph is None:
+            nodes = await store.code_nodes((run.workflow, run.signature))
+            if nodes is not None:
+                graph = graph_of_nodes(nodes)
+                self.remember(version, graph)
         return graph
 
     def versions(self) -> list[CodeVersion]:
@@ -110,13 +125,13 @@ class RegistryDefinitions:
         """Tell the store which code is deployed here, whether to serve it, and learn since when it is."""
         versions = self.versions()
         if any(version not in self._seen or (serve and not self._seen[version].served) for version in versions):
-            self._seen |= await store.see_code(versions, serve=serve)
+            self._seen |= await store.see_code(self._graphs(versions), serve=serve)
 
     async def see_code_again(self, store: Store) -> None:
         """A deploy was rolled back: what is served here is the latest again, where nobody alive serves the latest."""
         now, versions = store.now(), self.versions()
         alive = {name for worker in await store.workers() if worker.lease_until >= now for name in worker.actions}
-        self._seen |= await store.see_code(versions)
+        self._seen |= await store.see_code(self._graphs(versions))
         again = []
         for workflow, signature in versions:
             seen = {other: when for (name, other), when in self._seen.items() if name == workflow}
@@ -125,7 +140,16 @@ class RegistryDefinitions:
             if latest != signature and seen[latest].served and version_name(workflow, latest) not in alive:
                 again.append((workflow, signature))
         if again:
-            self._seen |= await store.see_code(again, serve=True, again=True)
+            self._seen |= await store.see_code(self._graphs(again), serve=True, again=True)
+
+    def _graphs(self, versions: list[CodeVersion]) -> dict[CodeVersion, bytes]:
+        """The versions with their graphs, as they are stored."""
+        graphs = {}
+        for workflow, signature in versions:
+            graph = self.of_code(workflow)
+            if graph is not None:
+                graphs[(workflow, signature)] = stored_nodes(frozen(graph))
+        return graphs
 
     def versions_seen(self) -> tuple[tuple[str, str, int], ...]:
         return tuple((*version, self._seen[version].at) for version in self.versions() if version in self._seen)

@@ -89,11 +89,11 @@ class FunctionDriver:
 
     # -- memory
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Take every function out of memory; a function that is merely dropped would run its `finally` blocks."""
-        for _, function in self._resting.values():
-            function.evict()
-        self._resting.clear()
+        while self._resting:
+            _, (_, function) = self._resting.popitem()
+            await outside_task(function.evict)
 
     def rest(self) -> None:
         """Evict what has been waiting for long."""
@@ -103,7 +103,7 @@ class FunctionDriver:
             if since > before and len(self._resting) <= self._settings.resident_functions:
                 return
             del self._resting[run]
-            function.evict()
+            asyncio.get_running_loop().call_soon(function.evict)  # not here: this is a task
 
     def on_commit(self, commit: Commit) -> None:
         """Entries that somebody else of this process wrote for a function that is driven here."""

@@ -226,7 +226,7 @@ class Worker:
                         await failpoints.reach("release.before")
                     await self._coordinator.submit(release(work))
                 await self._store.retire(self.id)
-        self._driver.close()
+        await self._driver.close()
         self._processes.close()
         self._threads.close(0.0)
 
@@ -504,7 +504,7 @@ class Worker:
         self._lose_everything("another worker took its leases over")
         old, self.id = self.id, self._ids.new()
         self._runner = self._make_runner()
-        self._driver.close()
+        await self._driver.close()
         self._driver = self._make_driver()
         await self._enroll()
         await self._store.retire(old)  # its lock and its session would stay for as long as this process

@@ -12,7 +12,7 @@ A store knows nothing of what a completion or a cancel means; `decide` does. It 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -188,9 +188,16 @@ class Store(Protocol):
     async def promote(self, queues: Sequence[str]) -> int | None:
         """Make delayed items claimable whose time has come; when the next one is due."""
 
-    async def see_code(self, code: Sequence[CodeVersion], *, serve: bool = False, again: bool = False) -> CodeSeen:
+    async def see_code(
+        self, code: Mapping[CodeVersion, bytes], *, serve: bool = False, again: bool = False
+    ) -> CodeSeen:
         """Note versions of code that are deployed, with the time: when they are first seen, and when a worker first
-        serves them; with `again` also if one had served them before. All versions of these workflows."""
+        serves them; with `again` also if one had served them before. All versions of these workflows.
+
+        A version comes with its graph, for those who look at a run and lack its code."""
+
+    async def code_nodes(self, version: CodeVersion) -> bytes | None:
+        """The graph of a version of a workflow's code, if it was ever seen here."""
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow: ...
 

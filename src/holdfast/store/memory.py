@@ -7,7 +7,7 @@ everything when the process ends.
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -69,6 +69,7 @@ class MemoryStore:
         self._keys: dict[tuple[str, str], str] = {}
         self._workers: dict[str, WorkerRow] = {}
         self._code: CodeSeen = {}
+        self._graphs: dict[CodeVersion, bytes] = {}
         self.on_foreign_write: Callable[[], None] = lambda: None
 
     async def open(self) -> None: ...
@@ -297,13 +298,19 @@ class MemoryStore:
 
     # -- workers
 
-    async def see_code(self, code: Sequence[CodeVersion], *, serve: bool = False, again: bool = False) -> CodeSeen:
+    async def see_code(
+        self, code: Mapping[CodeVersion, bytes], *, serve: bool = False, again: bool = False
+    ) -> CodeSeen:
         for version in code:
             known = self._code.get(version)
+            self._graphs.setdefault(version, code[version])
             if known is None or (serve and (again or not known.served)):
                 self._code[version] = Seen(self.now(), serve)
         workflows = {workflow for workflow, _ in code}
         return {version: seen for version, seen in self._code.items() if version[0] in workflows}
+
+    async def code_nodes(self, version: CodeVersion) -> bytes | None:
+        return self._graphs.get(version)
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
         now = self._clock.now_us()

@@ -12,7 +12,7 @@ the process's monotonic clock, so that deciding needs no round trip to ask for t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
@@ -227,14 +227,21 @@ class PostgresStore:
 
     # -- workers
 
-    async def see_code(self, code: Sequence[CodeVersion], *, serve: bool = False, again: bool = False) -> CodeSeen:
+    async def see_code(
+        self, code: Mapping[CodeVersion, bytes], *, serve: bool = False, again: bool = False
+    ) -> CodeSeen:
         workflows, signatures = [workflow for workflow, _ in code], [signature for _, signature in code]
         async with self.connections.use() as connection:
-            await connection.execute(self._sql["see_code"], workflows, signatures)
+            await connection.execute(self._sql["see_code"], workflows, signatures, list(code.values()))
             if serve:
                 await connection.execute(self._sql["serve_code"], workflows, signatures, again)
             rows = await connection.fetch(self._sql["code_seen"], workflows)
         return {(row[0], row[1]): Seen(row[2], row[3]) for row in rows}
+
+    async def code_nodes(self, version: CodeVersion) -> bytes | None:
+        async with self.connections.use() as connection:
+            found: bytes | None = await connection.fetchval(self._sql["code_nodes"], *version)
+        return found
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
         session = await self._session(worker.id)

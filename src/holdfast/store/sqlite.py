@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -380,7 +380,9 @@ class SqliteStore:
 
     # -- workers
 
-    async def see_code(self, code: Sequence[CodeVersion], *, serve: bool = False, again: bool = False) -> CodeSeen:
+    async def see_code(
+        self, code: Mapping[CodeVersion, bytes], *, serve: bool = False, again: bool = False
+    ) -> CodeSeen:
         workflows = _json(sorted({workflow for workflow, _ in code})).decode()
 
         def known(db: sqlite3.Connection) -> CodeSeen:
@@ -390,7 +392,7 @@ class SqliteStore:
 
         def note(db: sqlite3.Connection) -> None:
             now = self.now()
-            db.executemany(self._sql["see_code"], [(*version, now) for version in code])
+            db.executemany(self._sql["see_code"], [(*version, nodes, now) for version, nodes in code.items()])
             if serve:
                 db.executemany(self._sql["serve_code"], [(now, *version, again) for version in code])
 
@@ -400,6 +402,10 @@ class SqliteStore:
             await self._write(note)
             seen = await self._read(known)
         return seen
+
+    async def code_nodes(self, version: CodeVersion) -> bytes | None:
+        row = await self._read(lambda db: db.execute(self._sql["code_nodes"], version).fetchone())
+        return None if row is None else bytes(row[0])
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
         now = self.now()

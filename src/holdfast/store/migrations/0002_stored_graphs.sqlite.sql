@@ -12,10 +12,10 @@ CREATE TABLE definitions (
 CREATE INDEX definitions_by_run ON definitions (run);
 
 -- When which version of a workflow's code was deployed here, and whether a worker has had it. Of two versions, the one
--- seen later shapes the runs.
+-- seen later shapes the runs. The graph is kept for those who look at a run without having its code.
 CREATE TABLE code (
   workflow TEXT NOT NULL, signature TEXT NOT NULL, seen INTEGER NOT NULL, served INTEGER NOT NULL,
-  PRIMARY KEY (workflow, signature)
+  nodes BLOB NOT NULL, PRIMARY KEY (workflow, signature)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX work_by_ancestry ON work (ancestry) WHERE ancestry IS NOT NULL;

@@ -232,12 +232,14 @@ SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1
 -- Held by the worker's own session: when the process dies, the server frees it.
 SELECT pg_try_advisory_lock(('x' || substr(md5('holdfast-worker:' || $1::text), 1, 16))::bit(64)::bigint)
 -- name: see_code
-INSERT INTO code (workflow, signature, seen, served)
-SELECT w, s, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, false
-FROM unnest($1::text[], $2::text[]) c(w, s) ORDER BY w, s ON CONFLICT DO NOTHING
+INSERT INTO code (workflow, signature, nodes, seen, served)
+SELECT w, s, n, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, false
+FROM unnest($1::text[], $2::text[], $3::bytea[]) c(w, s, n) ORDER BY w, s ON CONFLICT DO NOTHING
 -- name: serve_code
 UPDATE code SET seen = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, served = true
 FROM unnest($1::text[], $2::text[]) c(w, s) WHERE workflow = w AND signature = s AND (NOT served OR $3::boolean)
+-- name: code_nodes
+SELECT nodes FROM code WHERE workflow = $1 AND signature = $2
 -- name: code_seen
 SELECT workflow, signature, seen, served FROM code WHERE workflow = ANY($1::text[])
 

@@ -130,9 +130,11 @@ UPDATE work SET gate = 0 WHERE status = 'ready' AND gate = 1 AND queue = ? AND d
 SELECT min(due) FROM work INDEXED BY work_delayed WHERE status = 'ready' AND gate = 1 AND queue = ?
 
 -- name: see_code
-INSERT INTO code (workflow, signature, seen, served) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING
+INSERT INTO code (workflow, signature, nodes, seen, served) VALUES (?, ?, ?, ?, 0) ON CONFLICT DO NOTHING
 -- name: serve_code
 UPDATE code SET seen = ?, served = 1 WHERE workflow = ? AND signature = ? AND (served = 0 OR ?)
+-- name: code_nodes
+SELECT nodes FROM code WHERE workflow = ? AND signature = ?
 -- name: code_seen
 SELECT workflow, signature, seen, served FROM code WHERE workflow IN (SELECT value FROM json_each(?))
 
