@@ -407,6 +407,7 @@ class Engine:
             codecs=self.codecs,
             queues=queues,
             concurrency=concurrency,
+            within=self.system.within,
         )
         await worker.start()
         self._workers.append(worker)

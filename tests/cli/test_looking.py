@@ -240,4 +240,4 @@ def test_on_a_terminal_the_history_never_breaks_the_id_of_another_run(shell: She
     run = shell.start("shop:Order", "order_id=1")
     shell.work(run)
     forked = shell.ok("fork", run, "--from", "charge").strip()
-    assert forked in shell.terminal("show", run, "--app", "shop", columns=60)
+    assert forked in shell.terminal("show", run, "--app", "shop", columns=50)

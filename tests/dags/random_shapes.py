@@ -93,18 +93,16 @@ def as_graph(shape: Shape, *, job: str | None = None) -> Graph:
     )
 
 
-def as_built(shape: Shape, name: str, job: hf.Action[..., Any], registry: hf.Registry, **policy: Any) -> hf.BuiltDag:
-    """The same as a person would build it; the job is told its node's name."""
-    builder = hf.DagBuilder(name, registry=registry, on_failure="fail")
+def as_built(shape: Shape, name: str, job: hf.Action[..., Any], registry: hf.Registry, **args: Any) -> hf.BuiltDag:
+    """The same as a person would build it; every node runs the job with these arguments."""
+    builder = hf.DagBuilder(name, registry=registry)
     for node, parents in shape.items():
-        builder.node(node, job=job, args={"node": node}, depends_on=parents, **policy)
+        builder.node(node, job=job, args=args, depends_on=parents)
     return builder.build()
 
 
-def as_class(
-    shape: Shape, name: str, body: Callable[[Any, str], Any], registry: hf.Registry, **policy: Any
-) -> type[hf.Dag]:
-    """The same as a class whose steps all call `body(self, name)`; its one field is `journal`."""
+def as_class(shape: Shape, name: str, body: Callable[[Any], Any], registry: hf.Registry, **policy: Any) -> type[hf.Dag]:
+    """The same as a class whose steps all do `body(self)`; its one field is `journal`."""
 
     def fill(namespace: dict[str, Any]) -> None:
         namespace["__annotations__"] = {"journal": str}
@@ -116,9 +114,9 @@ def as_class(
     return made
 
 
-def _method(node: str, body: Callable[[Any, str], Any]) -> Callable[[Any], Any]:
+def _method(node: str, body: Callable[[Any], Any]) -> Callable[[Any], Any]:
     async def method(self: Any) -> None:
-        await body(self, node)
+        await body(self)
 
     method.__name__ = method.__qualname__ = node
     return method

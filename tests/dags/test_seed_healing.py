@@ -279,12 +279,14 @@ async def test_i31_a_paused_run_is_healed_when_it_is_resumed(shared_url: str) ->
         with pytest.raises(hf.RunPaused):
             await handle.result(timeout=20)
     engine = engine_on(shared_url, after.registry)
-    async with engine, engine.worker():
+    async with engine:
         again = engine.get(handle.id)
-        assert changes(await again.history()) == []
+        async with engine.worker():
+            assert changes(await again.history()) == []
         await again.resume()
-        await again.result(timeout=20)
         (told,) = changes(await again.history())
         assert told["added"] == ["audit"]
+        async with engine.worker():
+            await again.result(timeout=20)
         assert await again.verify_ancestry()
     assert sorted(did) == ["a", "audit", "b", "b"]

@@ -398,6 +398,20 @@ def test_a_turn_inside_a_task_is_refused() -> None:
     asyncio.run(outside())
 
 
+def test_a_turn_inside_a_turn_of_the_same_run_is_refused() -> None:
+    """A run can't be delivered to, or evicted, by its own code."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(loop.evict)
+        await act("a")
+
+    loop = RunLoop("r-7", now_us=STARTED_US)
+    loop.begin(main)
+    assert "inside its own turn" in str(loop.complaints[0].error)
+    assert not loop.closed
+    loop.evict()
+
+
 def test_a_forgotten_await_is_reported_like_a_coroutines() -> None:
     """A call that is never awaited is never made, which is hardly what was meant."""
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Never, Protocol
 
+from holdfast.authoring.conditions import Identified, checked_run_id
 from holdfast.authoring.flow_control import (
     CancelThisRun,
     FinishThisRun,
@@ -220,9 +221,15 @@ class Context:
         """Stop here and cancel the run."""
         raise CancelThisRun(self._reason(reason))
 
-    def reattempt(self, after: float | timedelta | None = None, reason: str = "") -> Never:
-        """Stop here and run this node again from its beginning, now or `after` seconds; this is no failure."""
-        raise ReattemptThisNode(checked_delay(after, self.node.name), self._reason(reason))
+    def reattempt(
+        self, after: float | timedelta | None = None, reason: str = "", *, after_run: str | Identified | None = None
+    ) -> Never:
+        """Stop here and run this node again from its beginning; this is no failure.
+
+        Now, or `after` seconds, or when another run has ended, however it did.
+        """
+        runs = () if after_run is None else (checked_run_id("reattempt(after_run=…)", after_run),)
+        raise ReattemptThisNode(checked_delay(after, self.node.name), self._reason(reason), runs)
 
     def finish(self, reason: str = "") -> Never:
         """End this node as completed and the run with it: nodes that have not started are not run."""

@@ -61,6 +61,7 @@ class Declaration:
     transactional: bool | Unset = UNSET
     skip_if: tuple[Condition, ...] | Unset = UNSET
     cancel_if: tuple[Condition, ...] | Unset = UNSET
+    depends_on_run: tuple[Condition, ...] | Unset = UNSET
     job: Action[..., Any] | None = None
     args: Mapping[str, Any] = field(default_factory=dict)
 
@@ -90,6 +91,7 @@ class Declaration:
             transactional=earlier.transactional if self.transactional is UNSET else self.transactional,
             skip_if=earlier.skip_if if self.skip_if is UNSET else self.skip_if,
             cancel_if=earlier.cancel_if if self.cancel_if is UNSET else self.cancel_if,
+            depends_on_run=earlier.depends_on_run if self.depends_on_run is UNSET else self.depends_on_run,
         )
 
 
@@ -197,6 +199,7 @@ def step(
     transactional: bool | Unset = ...,
     skip_if: Conditions | Unset = ...,
     cancel_if: Conditions | Unset = ...,
+    depends_on_run: Conditions | Unset = ...,
 ) -> NodeDecorator: ...
 @overload
 def step(
@@ -213,6 +216,7 @@ def step(
     queue: str | Unset | None = ...,
     skip_if: Conditions | Unset = ...,
     cancel_if: Conditions | Unset = ...,
+    depends_on_run: Conditions | Unset = ...,
 ) -> JobNode[R]: ...
 def step(
     fn: Callable[[Any], Any] | None = None,
@@ -229,6 +233,7 @@ def step(
     transactional: bool | Unset = UNSET,
     skip_if: Conditions | Unset = UNSET,
     cancel_if: Conditions | Unset = UNSET,
+    depends_on_run: Conditions | Unset = UNSET,
     job: Action[..., Any] | None = None,
     args: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -238,7 +243,8 @@ def step(
     for (None or [] makes it an entry point) and `also_depends_on` adds to it; both leave the chain as it is.
 
     `skip_if` and `cancel_if` are asked before it runs: a function of the instance, plain or async, the name of
-    a method or field, or a bool; or a list of these, of which one suffices.
+    a method or field, or a bool; or a list of these, of which one suffices. `depends_on_run` is asked in the same way
+    for the id or handle of another run: the node waits until that has completed, and fails if it did not.
     """
     return _declare(
         fn,
@@ -255,6 +261,7 @@ def step(
             transactional=transactional,
             skip_if=_conditions(skip_if, "skip_if"),
             cancel_if=_conditions(cancel_if, "cancel_if"),
+            depends_on_run=_conditions(depends_on_run, "depends_on_run"),
             job=job,
             args={} if args is None else dict(args),
         ),
@@ -274,6 +281,7 @@ def task(
     transactional: bool | Unset = ...,
     skip_if: Conditions | Unset = ...,
     cancel_if: Conditions | Unset = ...,
+    depends_on_run: Conditions | Unset = ...,
 ) -> NodeDecorator: ...
 @overload
 def task(
@@ -287,6 +295,7 @@ def task(
     queue: str | Unset | None = ...,
     skip_if: Conditions | Unset = ...,
     cancel_if: Conditions | Unset = ...,
+    depends_on_run: Conditions | Unset = ...,
 ) -> JobNode[R]: ...
 def task(
     fn: Callable[[Any], Any] | None = None,
@@ -300,6 +309,7 @@ def task(
     transactional: bool | Unset = UNSET,
     skip_if: Conditions | Unset = UNSET,
     cancel_if: Conditions | Unset = UNSET,
+    depends_on_run: Conditions | Unset = UNSET,
     job: Action[..., Any] | None = None,
     args: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -316,6 +326,7 @@ def task(
             transactional=transactional,
             skip_if=_conditions(skip_if, "skip_if"),
             cancel_if=_conditions(cancel_if, "cancel_if"),
+            depends_on_run=_conditions(depends_on_run, "depends_on_run"),
             job=job,
             args={} if args is None else dict(args),
         ),

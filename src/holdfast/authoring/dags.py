@@ -45,6 +45,7 @@ class NodeCall:
     isolation: Isolation | None = None
     skip_if: tuple[Callable[[], Any], ...] = ()
     cancel_if: tuple[Callable[[], Any], ...] = ()
+    depends_on_run: tuple[Callable[[], Any], ...] = ()
     retry_on: RetryOn = (Exception,)
 
     def __call__(self) -> Any:
@@ -314,18 +315,21 @@ def _with_conditions(
 ) -> NodeCall:
     skip_if: tuple[Condition, ...] = ()
     cancel_if = definition.cancel_if
+    after_runs: tuple[Condition, ...] = ()
     retry_on = ready.retry_on
     if declared is not None:
         declaration = declared.declaration
         skip_if = () if declaration.skip_if is UNSET else declaration.skip_if
         cancel_if += () if declaration.cancel_if is UNSET else declaration.cancel_if
+        after_runs = () if declaration.depends_on_run is UNSET else declaration.depends_on_run
         retry_on = definition.policies[declared.node_name].retry.retry_on
-    if not skip_if and not cancel_if and retry_on is ready.retry_on:
+    if not skip_if and not cancel_if and not after_runs and retry_on is ready.retry_on:
         return ready
     return dataclasses.replace(
         ready,
         skip_if=bound_conditions(skip_if, instance),
         cancel_if=bound_conditions(cancel_if, instance),
+        depends_on_run=bound_conditions(after_runs, instance),
         retry_on=retry_on,
     )
 
@@ -427,6 +431,8 @@ def _check_conditions(cls: type[Dag], definition: DagDefinition) -> None:
             check(declaration.skip_if, option="skip_if", owner=owner)
         if declaration.cancel_if is not UNSET:
             check(declaration.cancel_if, option="cancel_if", owner=owner)
+        if declaration.depends_on_run is not UNSET:
+            check(declaration.depends_on_run, option="depends_on_run", owner=owner)
 
 
 def _check_jobs(nodes: dict[str, DeclaredNode], registry: Registry) -> None:

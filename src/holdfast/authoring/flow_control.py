@@ -58,12 +58,13 @@ class FinishThisRun(FlowControl):
 
 
 class ReattemptThisNode(FlowControl):
-    """This node runs again, `after_seconds` from now, without having failed."""
+    """This node runs again, `after_seconds` from now or when these runs have ended, without having failed."""
 
-    def __init__(self, after_seconds: float = 0.0, reason: str = "") -> None:
+    def __init__(self, after_seconds: float = 0.0, reason: str = "", after_runs: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
         self.after_seconds = checked_delay(after_seconds, type(self).__name__)
-        self.args = (self.after_seconds, self.reason)  # what unpickling calls the class with
+        self.after_runs = after_runs
+        self.args = (self.after_seconds, self.reason, after_runs)  # what unpickling calls the class with
 
 
 # The weightiest first: of several at once, the one that says most about the run counts.

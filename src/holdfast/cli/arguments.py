@@ -17,6 +17,7 @@ from holdfast.authoring.actions import Action
 from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
 from holdfast.authoring.dag_template import DagTemplate
 from holdfast.authoring.dags import Dag
+from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.cli.failures import NOT_FOUND, USAGE, Failure
 from holdfast.cli.loading import load_modules
@@ -24,7 +25,7 @@ from holdfast.core.codec import DEFAULT_CODECS
 from holdfast.core.errors import HoldfastError, PayloadRefused, UsageError
 from holdfast.core.graph import known_names
 
-Startable = Action[..., Any] | DagTemplate[...] | type[Dag] | BuiltDag | DagBuilder
+Startable = Action[..., Any] | Workflow[..., Any] | DagTemplate[...] | type[Dag] | BuiltDag | DagBuilder
 
 
 def find_startable(target: str, registry: Registry) -> Startable:
@@ -46,11 +47,11 @@ def find_startable(target: str, registry: Registry) -> Startable:
 def _is_startable(thing: object) -> bool:
     if isinstance(thing, type):
         return issubclass(thing, Dag) and thing is not Dag
-    return isinstance(thing, Action | DagTemplate | BuiltDag | DagBuilder)
+    return isinstance(thing, Action | Workflow | DagTemplate | BuiltDag | DagBuilder)
 
 
 def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]) -> NoReturn:
-    known = f"it has {', '.join(offered)}" if offered else "it defines no action, no Dag and no template"
+    known = f"it has {', '.join(offered)}" if offered else "it defines no workflow, no action, no Dag and no template"
     if found is None:
         raise Failure(
             f"module {module.__name__} has no {path!r}",
@@ -59,7 +60,7 @@ def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]
         )
     raise Failure(
         f"{module.__name__}:{path} has the type {type(found).__name__}, which cannot be started",
-        hint=f"name an action, a Dag class or a template of {module.__name__}: {known}",
+        hint=f"name a workflow, an action, a Dag class or a template of {module.__name__}: {known}",
         code=USAGE,
     )
 
@@ -73,12 +74,11 @@ def _registered(name: str, registry: Registry) -> Startable:
 
 
 def bind(startable: Startable, words: Sequence[str]) -> Any:
-    """The action or template with its arguments, an instance of the Dag class, or the built DAG: what `engine.start`
-    takes."""
+    """What `engine.start` takes: a workflow, action or template with its arguments, a Dag instance, or a built DAG."""
     try:
         if isinstance(startable, BuiltDag | DagBuilder):
             return _built(startable, words)
-        if isinstance(startable, Action | DagTemplate):
+        if isinstance(startable, Action | Workflow | DagTemplate):
             return _bound(startable, words)
         return startable(**_fields(startable, words))
     except PayloadRefused as error:
@@ -95,7 +95,7 @@ def _built(dag: BuiltDag | DagBuilder, words: Sequence[str]) -> BuiltDag:
     return dag.build() if isinstance(dag, DagBuilder) else dag
 
 
-def _bound(action: Action[..., Any] | DagTemplate[...], words: Sequence[str]) -> Any:
+def _bound(action: Action[..., Any] | Workflow[..., Any] | DagTemplate[...], words: Sequence[str]) -> Any:
     signature = inspect.signature(action.fn)
     hints = _hints(action.fn)
     parameters = list(signature.parameters.values())

@@ -1,6 +1,7 @@
 """What people do with the graph of a run: fork it, freeze it, take it out, put it back, and prove its order.
 
-The graph of a run of a class is in the code, so these need --app for it. A built DAG is stored with its run.
+The graph of a run of a class is its code: what follows in a fork is for that to say, so it needs --app. A built DAG is
+stored with its run.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ ERRORS_SHOWN: Final = 20
 async def show(options: Options, run: str, every_node: bool, traceback: bool) -> None:
     """Show a run: status, graph, attempts, errors, history.
 
-    Nodes are listed in the order in which they can run, a fan-out in one line. Those that nothing has reached yet
-    are known only to the code, unless the graph is stored: give --app to see them too.
+    Nodes are listed in the order in which they can run, a fan-out in one line. After a skip without the code, those
+    that nothing has reached yet are known to the code alone: --app shows them too.
     """
     from holdfast.cli.run_document import gather
 

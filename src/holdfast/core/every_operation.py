@@ -31,6 +31,7 @@ AnyOperation = (
     | functions.ContinueAs
     | functions.SendEvent
     | functions.BroadcastEvent
+    | functions.RedeliverEvent
     | functions.DropEvent
 )
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
+from holdfast.core.ids import hashed
 from holdfast.core.operations import Operation, RunOperation, StartRun, WorkOperation
 
 TURN = "turn"  # the node of a function's one work item, and its kind
@@ -25,6 +26,7 @@ RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH = (
     "continued",
     "patch",
 )
+REFUSED = "refused"  # an event that was not of the type that the code waits for: it is not delivered any more
 FORGOTTEN = "forgotten"  # a failure that an operator had tried again: it is not delivered any more
 ENTRY_KINDS = frozenset({RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH})
 
@@ -78,6 +80,13 @@ class QueuedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: bytes | None = None
 
 
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """An event that the function cannot take, because it is not of the type that its code waits for."""
+
+    sequence: int  # of the entry that brought it
+    reason: str
+
+
 class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """All that a function's driver has to say at once: what came in, what it asks for, and whether it now waits.
 
@@ -91,12 +100,13 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     opens: tuple[OpenWait, ...] = ()
     closes: tuple[str, ...] = ()  # addresses of waits that are over: their time came, or the code gave them up
     children: tuple[StartRun, ...] = ()
+    refuses: tuple[Refusal, ...] = ()  # what came in and was not let in: dead letters, and their waits open again
     park: bool = False
     due: int | None = None  # when a parked function has to be woken at the latest
 
     @property
     def locked(self) -> bool:  # type: ignore[override]  # it depends on what is asked for
-        return bool(self.opens or self.closes or self.children)
+        return bool(self.opens or self.closes or self.children or self.refuses)
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -157,8 +167,32 @@ class BroadcastEvent(Operation, frozen=True, kw_only=True, gc=False, tag=True):
         return ()  # possibly one of very many: found while it is decided, and locked then
 
 
+class RedeliverEvent(Operation, frozen=True, kw_only=True, gc=False, tag=True):
+    """Bring a stored event to whom it may concern: a dead letter that is replayed, or one whose run has ended.
+
+    To its run if that still takes events, else to whoever waits longest for its name; kept until somebody does.
+    """
+
+    locked: ClassVar[bool] = True
+    event: str  # as it is stored
+    name: str
+    run: str | None = None
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return () if self.run is None else (self.run,)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return (event_topic(self.name),)
+
+    @property
+    def wakes(self) -> tuple[str, ...]:
+        return ()  # as for a broadcast
+
+
 class DropEvent(Operation, frozen=True, kw_only=True, gc=False, tag=True):
-    """Close an event that nobody took: a dead letter that is discarded, or one whose time has passed."""
+    """Close a stored event that nobody took: a dead letter that is discarded, or one whose time has passed."""
 
     locked: ClassVar[bool] = True
     event: str
@@ -204,6 +238,17 @@ Sent = Delivered | Queued | TargetEnded | TargetNotFound
 def event_topic(name: str) -> str:
     """What is locked, and waited for, for events of a name."""
     return f"event:{name}"
+
+
+def stored_event_id(scope: str, id: str) -> str:
+    """The id of an event's row. Ids of senders are theirs within a run or a topic only (I12)."""
+    return f"{hashed(scope)[:16]}/{id}"
+
+
+def sent_id(stored: str) -> str:
+    """The id that an event was sent under."""
+    scope, slash, id = stored.partition("/")
+    return id if slash else scope
 
 
 def end_topic(run: str) -> str:

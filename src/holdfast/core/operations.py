@@ -144,7 +144,16 @@ class SteerWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     wish: str
     reason: str = ""
     after: int = 0  # microseconds, for reattempt
+    after_runs: tuple[str, ...] = ()  # for reattempt: not before these have ended
     outcome: bytes | None = None
+
+    @property
+    def locked(self) -> bool:  # type: ignore[override]  # other runs are looked at only then
+        return bool(self.after_runs)
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return (self.run, *self.after_runs)
 
 
 class KillWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):

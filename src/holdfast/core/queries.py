@@ -6,12 +6,17 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from holdfast.core.rows import (
+    DEAD_EVENT,
     DEFINITIONS,
     EVENTS,
+    GATE_PAUSED,
     HOLDS,
+    LEASED,
     OPEN_WORK,
+    ORPHANED,
     PAUSED,
     QUEUED_EVENT,
+    READY,
     RUNS,
     WAITS,
     WORK,
@@ -124,11 +129,12 @@ class WaitsOf(Query, frozen=True, gc=False):
 
 
 class QueuedEvents(Query, frozen=True, gc=False):
-    """Events of a name that nobody has consumed: targeted at the run, or broadcast (target None)."""
+    """Events of a name that nobody has consumed, oldest first: targeted at the run, or broadcast (target None)."""
 
     table: ClassVar[Table[Any]] = EVENTS
     name: str
     target: str | None
+    limit: int | None = None
 
     def matches(self, row: Event) -> bool:
         return row.name == self.name and row.target == self.target and row.status == QUEUED_EVENT
@@ -138,13 +144,50 @@ class QueuedEvents(Query, frozen=True, gc=False):
 
 
 class EventsFor(Query, frozen=True, gc=False):
-    """Events that were sent to a run and that it has not taken."""
+    """Events that were sent to a run and that it has not taken. Dead letters are not among them."""
 
     table: ClassVar[Table[Any]] = EVENTS
     run: str
 
     def matches(self, row: Event) -> bool:
-        return row.target == self.run
+        return row.target == self.run and row.status == QUEUED_EVENT
+
+
+class StrayEvents(Query, frozen=True, gc=False):
+    """Events that somebody must see to: their run has ended, or their time has passed. For those outside a decision."""
+
+    table: ClassVar[Table[Any]] = EVENTS
+    now: int
+    limit: int
+
+    def matches(self, row: Event) -> bool:
+        return row.status == ORPHANED or (
+            row.status == QUEUED_EVENT and row.expires is not None and row.expires <= self.now
+        )
+
+
+class DeadEvents(Query, frozen=True, gc=False):
+    """Events that nobody could take, oldest first. For those outside a decision."""
+
+    table: ClassVar[Table[Any]] = EVENTS
+    limit: int
+
+    def matches(self, row: Event) -> bool:
+        return row.status == DEAD_EVENT
+
+    def order(self, row: Event) -> Any:
+        return (row.at, row.id)
+
+
+class DueWork(Query, frozen=True, gc=False):
+    """Work that is running, or could be: its time has come and it is not paused. For those outside a decision."""
+
+    table: ClassVar[Table[Any]] = WORK
+    now: int
+    limit: int
+
+    def matches(self, row: Work) -> bool:
+        return row.status == LEASED or (row.status == READY and row.gate != GATE_PAUSED and row.due <= self.now)
 
 
 class ChildrenOf(Query, frozen=True, gc=False):

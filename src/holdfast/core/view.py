@@ -284,6 +284,10 @@ class View:
                 found[key] = row
         return sorted(found.values(), key=query.order)
 
+    def stored_count(self, query: Query) -> int:
+        """How many stored rows a question found that was asked before: fewer than its limit, and there are no more."""
+        return len(self._answer(query))
+
     def _remembered(self, query: Query) -> dict[Key, Any] | None:
         """The rows of the question's run, if every row that matches is among them."""
         run = query.of_run

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.core.operations import Operation
 from holdfast.models.dag import DagMachine
 from holdfast.models.dag_operations import DagOperations, StoredGraphs
+from holdfast.models.event_operations import EventOperations
 from holdfast.models.function import FunctionMachine
 from holdfast.models.function_operations import FunctionOperations
 from holdfast.models.lifecycle import Lifecycle
@@ -20,6 +21,7 @@ def decisions(definitions: StoredGraphs) -> dict[type[Operation], object]:
     return {
         **lifecycle.decisions(),
         **FunctionOperations(lifecycle).decisions(),
+        **EventOperations().decisions(),
         **Operators(machines, definitions).decisions(),
         **DagOperations(dag, definitions).decisions(),
     }

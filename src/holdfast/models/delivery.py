@@ -19,15 +19,19 @@ from holdfast.core.function_operations import (
     entry_bytes,
     entry_of,
 )
-from holdfast.core.queries import Attempts, WaitersOf, WaitsOf
+from holdfast.core.queries import Attempts, EventsFor, WaitersOf, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLING,
+    DEAD_EVENT,
+    EVENTS,
+    FAILED,
     GATE_DUE,
     GATE_OPEN,
     GATE_PAUSED,
     HISTORY,
     LEASED,
+    ORPHANED,
     PAUSED,
     READY,
     RUNNING,
@@ -150,6 +154,24 @@ def ended_value(run_id: str, run: Run | None) -> bytes:
     return msgspec.msgpack.encode(end)
 
 
+def empty_mailbox(view: View, run: Run) -> Run:
+    """The run has ended: what becomes of the events that it never took. The caller writes the run.
+
+    One that would be discarded is kept while the run has merely failed: a retry finds what was sent to it (I48).
+    """
+    kept = 0
+    for event in view.find(EventsFor(run.id)) if run.mailbox else ():
+        if event.on_target_end == "broadcast":
+            view.put(EVENTS, replace(event, status=ORPHANED, target=None, reason=f"run {run.id} ended"))
+        elif event.on_target_end == "dead":
+            view.put(EVENTS, replace(event, status=DEAD_EVENT, reason=f"run {run.id} ended before it took this"))
+        elif run.status == FAILED:
+            kept += 1
+        else:
+            view.delete(EVENTS, event)
+    return replace(run, mailbox=kept)
+
+
 def tell_waiters(view: View, run: Run) -> None:
     """The run has ended: whoever waits for that gets it. No waiter can be added while this run is locked."""
     waits: list[Wait] = view.find(WaitersOf(end_topic(run.id)))
@@ -157,6 +179,9 @@ def tell_waiters(view: View, run: Run) -> None:
         waiter = view.run(wait.run)
         if waiter is None or waiter.ended:
             view.delete(WAITS, wait)
+            continue
+        if waiter.model != "function":
+            _release(view, waiter, wait)
             continue
         entry = Entry(
             address=wait.address,
@@ -167,3 +192,30 @@ def tell_waiters(view: View, run: Run) -> None:
             source=run.id,
         )
         deliver(view, waiter, entry)
+
+
+def hold_for_runs(view: View, run: Run, key: tuple[str, str, int], others: tuple[str, ...]) -> None:
+    """Block an attempt of a node that was just made ready until these runs have ended; those that have do not count."""
+    open_runs = [row for row in map(view.run, others) if row is not None and not row.ended]
+    work = view.get(WORK, key)
+    if not open_runs or work is None:
+        return
+    slots = max((wait.slot for wait in view.find(WaitsOf(run.id))), default=0)
+    for slot, other in enumerate(open_runs, slots + 1):
+        view.put(RUNS, replace(other, awaited=True))
+        topic = end_topic(other.id)
+        view.insert(WAITS, Wait(run=run.id, slot=slot, topic=topic, since=view.now, address=work.node))
+    view.put(WORK, replace(work, status=BLOCKED))
+    view.put(RUNS, replace(run, active=run.active - 1))
+
+
+def _release(view: View, run: Run, wait: Wait) -> None:
+    """A run that a node waited for has ended: with the last of them, the node can start."""
+    view.delete(WAITS, wait)
+    if any(other.address == wait.address for other in view.find(WaitsOf(run.id))):
+        return
+    attempts: list[Work] = view.find(Attempts(run.id, frozenset({wait.address})))
+    if attempts and attempts[-1].status == BLOCKED:
+        ready = replace(attempts[-1], status=READY, due=view.now, gate=gate_for(run, view.now, view.now))
+        view.put(WORK, ready)
+        view.put(RUNS, replace(run, active=run.active + 1))

@@ -14,17 +14,14 @@ from msgspec.structs import replace
 from holdfast.core.errors import UnknownNode, UsageError
 from holdfast.core.function_operations import CANCEL, FAILURE, RESULT, TURN, Entry
 from holdfast.core.operations import StartRun
-from holdfast.core.queries import Attempts, EventsFor, OpenWork
+from holdfast.core.queries import Attempts, OpenWork
 from holdfast.core.rows import (
     CALL,
     CANCELLED,
     CANCELLING,
     COMPLETED,
-    DEAD_EVENT,
-    EVENTS,
     FAILED,
     LEASED,
-    ORPHANED,
     READY,
     RUNS,
     WORK,
@@ -93,17 +90,10 @@ class FunctionMachine:
     def _end(
         self, view: View, run: Run, status: str, *, result: bytes | None = None, reason: str | None = None
     ) -> None:
-        for event in view.find(EventsFor(run.id)) if run.mailbox else ():  # what was sent to it, and never taken
-            if event.on_target_end == "broadcast":
-                view.put(EVENTS, replace(event, status=ORPHANED, target=None, reason=f"run {run.id} ended"))
-            elif event.on_target_end == "dead":
-                view.put(EVENTS, replace(event, status=DEAD_EVENT, reason=f"run {run.id} ended before it took this"))
-            else:
-                view.delete(EVENTS, event)
         run = close(view, run, None)
         for work in view.find(OpenWork(run.id)) if run.active else ():  # calls that nobody waits for any more
             view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
-        end_run(view, replace(run, active=0, mailbox=0), status, result=result, reason=reason)
+        end_run(view, replace(run, active=0), status, result=result, reason=reason)
 
     # -- what operators ask for
 

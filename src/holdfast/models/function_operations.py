@@ -1,4 +1,4 @@
-"""Decisions of functions and events: a turn, going on as another call, sending, broadcasting."""
+"""Decisions of functions: a turn, and going on as another call."""
 
 from __future__ import annotations
 
@@ -11,51 +11,46 @@ from holdfast.core.function_operations import (
     CONTINUED,
     ENDED_RUN,
     EVENT,
-    BroadcastEvent,
+    REFUSED,
     ContinueAs,
-    Delivered,
-    DropEvent,
     Entry,
     Numbered,
     OpenWait,
-    Queued,
     QueuedCall,
-    SendEvent,
-    Sent,
+    Refusal,
     Stepped,
     TakeTurn,
-    TargetEnded,
-    TargetNotFound,
     end_topic,
+    entry_of,
     event_topic,
+    stored_event_id,
 )
-from holdfast.core.operations import RECORDED, REPEATED, Changed, Operation, Settled
-from holdfast.core.queries import OpenWork, QueuedEvents, WaitersOf, WaitsOf
+from holdfast.core.operations import RECORDED, REPEATED, Operation, Settled
+from holdfast.core.queries import OpenWork, WaitsOf
 from holdfast.core.rows import (
     CALL,
     CANCELLED,
     CANCELLING,
+    DEAD_EVENT,
     EVENTS,
     GATE_OPEN,
     HISTORY,
-    INPUTS,
     READY,
     RUNS,
     WAITS,
     WORK,
     Event,
-    Input,
     Run,
     Wait,
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.delivery import append, close, deliver, ended_value, numbered, park
+from holdfast.models.delivery import append, close, ended_value, numbered, park
+from holdfast.models.event_operations import oldest_queued, taken
 from holdfast.models.lifecycle import Lifecycle
 from holdfast.models.machine import mark_running
 
 SLOTS_PER_WAIT = 1_000
-WAITERS_AT_ONCE = (8, 200, None)  # a broadcast wakes one of possibly very many: few are read at first
 
 
 class FunctionOperations:
@@ -66,9 +61,6 @@ class FunctionOperations:
         return {
             TakeTurn: self.turn,
             ContinueAs: self.continue_as,
-            SendEvent: self.send,
-            BroadcastEvent: self.broadcast,
-            DropEvent: self.drop,
         }
 
     # -- what a function says
@@ -93,6 +85,8 @@ class FunctionOperations:
             run = append(view, run, entry)
         if op.closes:
             run = close(view, run, frozenset(op.closes))
+        for refusal in op.refuses:
+            self._refuse(view, run, refusal)
         for child in op.children:
             self.lifecycle.start(view, child)
         for call in op.calls:
@@ -131,22 +125,38 @@ class FunctionOperations:
                 return Stepped(verdict=REPEATED, run_status=run.status, last=run.entries)
         return None
 
+    def _refuse(self, view: View, run: Run, refusal: Refusal) -> None:
+        """The event was never let in, now or in any replay; it is a dead letter, and whoever waits goes on waiting."""
+        row = view.get(HISTORY, (run.id, refusal.sequence))
+        if row is None or row.kind != EVENT:
+            return  # K8
+        view.put(HISTORY, replace(row, kind=REFUSED))
+        entry = entry_of(row.data)
+        view.insert(
+            EVENTS,
+            Event(
+                id=stored_event_id(f"refused:{run.id}:{refusal.sequence}", entry.source),
+                name=entry.event,
+                target=run.id,
+                payload=entry.value or b"null",
+                codec=entry.codec,
+                at=view.now,
+                status=DEAD_EVENT,
+                reason=refusal.reason,
+            ),
+        )
+
     def _open(self, view: View, run: Run, wait: OpenWait) -> Run:
         """I51: what was sent to this run before what was broadcast; in each the oldest of all awaited names."""
         if any(row.address == wait.address for row in view.find(WaitsOf(run.id))):
             return run  # K8
         for target in (run.id, None) if run.mailbox else (None,):
-            queued = [
-                event
-                for name in wait.events
-                for event in view.find(QueuedEvents(name, target))
-                if event.expires is None or event.expires > view.now
-            ]
+            queued = [event for name in wait.events if (event := oldest_queued(view, name, target)) is not None]
             if queued:
-                event: Event = min(queued, key=lambda each: (each.at, each.id))
+                event = min(queued, key=lambda each: (each.at, each.id))
                 view.delete(EVENTS, event)
                 run = run if target is None else replace(run, mailbox=run.mailbox - 1)
-                return append(view, run, _taken(wait.address, wait.name, wait.digest, event))
+                return append(view, run, taken(wait.address, wait.name, wait.digest, event))
         for awaited in wait.runs:
             other = view.run(awaited)
             if other is None or other.ended:
@@ -231,95 +241,6 @@ class FunctionOperations:
                 view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
         view.put(RUNS, run)
         return Settled(verdict=RECORDED, run_status=run.status)
-
-    # -- what reaches it
-
-    def send(self, view: View, op: SendEvent) -> Sent:
-        run = view.run(op.run)
-        if run is None:
-            return TargetNotFound()
-        known = view.get(INPUTS, (op.run, op.event))
-        if known is not None:  # K8, and I12: the same id applies once
-            return Delivered(op.run) if known.answer == "delivered" else Queued(op.event)
-        if run.ended or run.status == CANCELLING:
-            return TargetEnded(run.status)
-        event = _event(view, op, target=op.run)
-        wait = next((row for row in view.find(WaitsOf(op.run)) if row.topic == event_topic(op.name)), None)
-        answer = "delivered" if wait is not None else "queued"
-        view.insert(INPUTS, Input(scope=op.run, id=op.event, run=op.run, answer=answer, at=view.now))
-        if wait is None:
-            view.insert(EVENTS, event)
-            view.put(RUNS, replace(run, mailbox=run.mailbox + 1))
-            return Queued(op.event)
-        deliver(view, run, _taken(wait.address, wait.name, wait.digest, event))
-        return Delivered(op.run)
-
-    def broadcast(self, view: View, op: BroadcastEvent) -> Sent:
-        topic = event_topic(op.name)
-        known = view.get(INPUTS, (topic, op.event))
-        if known is not None:
-            return Delivered(known.answer) if known.answer else Queued(op.event)
-        event = _event(view, op, target=None)
-        reached: list[str] = []
-        while wait := self._waiter(view, topic, everybody=op.to_all, but=reached):
-            run = view.run(wait.run)
-            if run is None or run.ended:
-                view.delete(WAITS, wait)
-                continue
-            deliver(view, run, _taken(wait.address, wait.name, wait.digest, event))
-            reached.append(run.id)
-            if not op.to_all:
-                break
-        first = reached[0] if reached else ""
-        view.insert(INPUTS, Input(scope=topic, id=op.event, run=None, answer=first, at=view.now))
-        if reached:
-            return Delivered(first, tuple(reached))
-        stored = view.get(EVENTS, (op.event,))
-        if stored is None:
-            view.insert(EVENTS, event)
-        else:  # one whose target ended, on its way to somebody else
-            view.put(EVENTS, event)
-        return Queued(op.event)
-
-    def _waiter(self, view: View, topic: str, *, everybody: bool, but: list[str]) -> Wait | None:
-        for limit in (None,) if everybody else WAITERS_AT_ONCE:
-            waiters: list[Wait] = [wait for wait in view.find(WaitersOf(topic, limit)) if wait.run not in but]
-            if waiters:
-                return waiters[0]
-        return None
-
-    def drop(self, view: View, op: DropEvent) -> Changed:
-        event = view.get(EVENTS, (op.event,))
-        if event is None or (op.expired and (event.expires is None or event.expires > view.now)):
-            return Changed(changed=False)
-        view.delete(EVENTS, event)
-        return Changed(changed=True)
-
-
-def _event(view: View, op: SendEvent | BroadcastEvent, target: str | None) -> Event:
-    return Event(
-        id=op.event,
-        name=op.name,
-        target=target,
-        payload=op.payload,
-        codec=op.codec,
-        at=view.now,
-        expires=None if op.expires is None else view.now + op.expires,
-        on_target_end=op.on_target_end if isinstance(op, SendEvent) else "discard",
-    )
-
-
-def _taken(address: str, name: str, digest: str, event: Event) -> Entry:
-    return Entry(
-        address=address,
-        kind=EVENT,
-        name=name,
-        digest=digest,
-        value=event.payload,
-        codec=event.codec,
-        event=event.name,
-        source=event.id,
-    )
 
 
 __all__ = ["FunctionOperations"]

@@ -55,7 +55,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.delivery import gate_for
+from holdfast.models.delivery import gate_for, hold_for_runs
 from holdfast.models.machine import (
     Definitions,
     Handing,
@@ -197,7 +197,11 @@ class Lifecycle:
             machine.advance(view, run, work, Handing(None), self.definitions)
         elif op.wish == "reattempt":
             run = record(view, run, "reattempted", by="the node itself", node=label, reason=op.reason)
-            new_attempt(view, run, work, Handing(None), due=view.now + op.after, failures=work.failures, losses=0)
+            again = new_attempt(
+                view, run, work, Handing(None), due=view.now + op.after, failures=work.failures, losses=0
+            )
+            if op.after_runs:
+                hold_for_runs(view, again, (work.run, work.node, work.attempt + 1), op.after_runs)
         elif op.wish == "pause":
             run = record(view, run, "paused", by=f"node {label}", reason=op.reason)
             run = replace(run, status=PAUSED, reason=f"paused by node {label}{because}")

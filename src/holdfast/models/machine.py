@@ -36,7 +36,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.delivery import gate_for, tell_waiters
+from holdfast.models.delivery import empty_mailbox, gate_for, tell_waiters
 
 
 class Definitions(Protocol):
@@ -202,6 +202,7 @@ def end_run(view: View, run: Run, status: str, *, result: bytes | None = None, r
             view.delete(WAITS, wait)
         run = replace(run, active=0)
     run = replace(run, status=status, result=result, reason=reason, finished=view.now)
+    run = empty_mailbox(view, run)
     view.put(RUNS, run)
     if run.awaited:
         tell_waiters(view, run)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.authoring.actions import Action
+from holdfast.authoring.conditions import checked_run_id
 from holdfast.authoring.context import Context, entered
 from holdfast.authoring.flow_control import (
     CancelThisRun,
@@ -42,13 +43,14 @@ from holdfast.core.operations import (
     Settled,
     SteerWork,
 )
-from holdfast.core.rows import Run, Work
+from holdfast.core.rows import COMPLETED, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.invocation import Invocation, invocation_of
 from holdfast.runtime.outcome import Meter
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
+from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
 from holdfast.store.contract import Conflict, Store
 
@@ -110,7 +112,9 @@ class AttemptRunner:
         levels: t.Levels,
         codecs: Codecs,
         payload_limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        within: Within = asyncio.timeout,
     ) -> None:
+        self._within = within
         self._worker = worker
         self._store = store
         self._coordinator = coordinator
@@ -202,7 +206,7 @@ class AttemptRunner:
             self._metrics.observe(t.ACTION_SECONDS, self._clock.monotonic() - began)
 
     async def _call_within(self, remaining: float, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
-        limit = asyncio.timeout(max(0.0, remaining))
+        limit = self._within(max(0.0, remaining))
         try:
             async with limit:
                 result = await self._call_here(attempt, invocation, context)
@@ -219,6 +223,8 @@ class AttemptRunner:
         try:
             if invocation.cancel_if or invocation.skip_if:
                 await self._check_conditions(attempt, invocation, context)
+            if invocation.depends_on_run:
+                await self._check_runs(attempt, invocation, context)
             if invocation.isolation == "process" and invocation.action is not None:
                 return await self._call_process(attempt, invocation, invocation.action)
             if invocation.is_async:
@@ -248,12 +254,36 @@ class AttemptRunner:
         """`cancel_if` and `skip_if`, in that order; what they raise is the node's own failure."""
         for conditions, signal in ((invocation.cancel_if, CancelThisRun), (invocation.skip_if, SkipThisNode)):
             for condition in conditions:
-                holds = await self._threads.run(_in_context, context, attempt.meter, condition)
-                if inspect.isawaitable(holds):
-                    with entered(context):
-                        holds = await attempt.meter.watch(holds)
-                if holds:
+                if await self._asked(attempt, context, condition):
                     raise signal("cancel_if holds" if signal is CancelThisRun else "skip_if holds")
+
+    async def _check_runs(self, attempt: Attempt, invocation: Invocation, context: Context) -> None:
+        """`depends_on_run`: not before these runs have completed; they hold no slot meanwhile."""
+        wanted: list[str] = []
+        for condition in invocation.depends_on_run:
+            given = await self._asked(attempt, context, condition)
+            for each in given if isinstance(given, list | tuple) else (given,):
+                if each is not None and each is not False:
+                    wanted.append(checked_run_id(f"depends_on_run of {invocation.name}", each))
+        found = {run.id: run for run in await self._store.runs(wanted)}
+        for run in wanted:
+            if run not in found:
+                raise UsageError(f"{invocation.name} depends on run {run}, and there is no such run")
+            if found[run].ended and found[run].status != COMPLETED:
+                raise UsageError(
+                    f"{invocation.name} depends on run {run} of {found[run].workflow}, which is {found[run].status}",
+                    hint=f"retry that run, then this node; or skip the node; see `holdfast explain {run}`",
+                )
+        waiting = tuple(run for run in wanted if not found[run].ended)
+        if waiting:
+            raise ReattemptThisNode(0.0, f"waits for run {', '.join(waiting)}", waiting)
+
+    async def _asked(self, attempt: Attempt, context: Context, condition: Callable[[], Any]) -> Any:
+        answer = await self._threads.run(_in_context, context, attempt.meter, condition)
+        if inspect.isawaitable(answer):
+            with entered(context):
+                answer = await attempt.meter.watch(answer)
+        return answer
 
     async def _call_process(self, attempt: Attempt, invocation: Invocation, action: Action[..., Any]) -> bytes:
         work, fn = attempt.work, action.fn
@@ -347,6 +377,7 @@ class AttemptRunner:
     def _steered(self, attempt: Attempt, wish: FlowControl, started: float) -> SteerWork:
         work = attempt.work
         after = wish.after_seconds if isinstance(wish, ReattemptThisNode) else 0.0
+        after_runs = wish.after_runs if isinstance(wish, ReattemptThisNode) else ()
         return SteerWork(
             run=work.run,
             node=work.node,
@@ -355,6 +386,7 @@ class AttemptRunner:
             wish=next(name for kind, name in WISHES.items() if isinstance(wish, kind)),
             reason=wish.reason,
             after=int(after * 1_000_000),
+            after_runs=after_runs,
             outcome=self._outcome(attempt, started),
         )
 

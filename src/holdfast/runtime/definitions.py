@@ -167,11 +167,13 @@ class RegistryDefinitions:
 
     def queues(self) -> set[str]:
         """Every queue that a definition of this process names."""
-        policies = [action.policy for action in self.registry.actions.values()]
+        named = [action.policy.queue for action in self.registry.actions.values()]
         for found in self.registry.workflows.values():
-            if isinstance(found, type) and issubclass(found, Dag):
-                policies += [node.policy for node in found.compiled_dag().nodes]
-        return {policy.queue for policy in policies if policy.queue is not None}
+            if isinstance(found, Workflow):
+                named.append(found.queue)
+            elif isinstance(found, type) and issubclass(found, Dag):
+                named += [node.policy.queue for node in found.compiled_dag().nodes]
+        return {queue for queue in named if queue is not None}
 
     def known_workflows(self) -> tuple[str, ...]:
         return self._names()[1]

@@ -31,6 +31,7 @@ from holdfast.core.function_operations import (
     Entry,
     OpenWait,
     QueuedCall,
+    Refusal,
     SendEvent,
 )
 from holdfast.core.ids import child_id, hashed
@@ -55,11 +56,12 @@ class Step:
     opens: list[OpenWait] = field(default_factory=list)
     closes: list[str] = field(default_factory=list)
     children: list[StartRun] = field(default_factory=list)
+    refuses: list[Refusal] = field(default_factory=list)
     inline: Awaitable[Outcome] | None = None
 
     @property
     def has_news(self) -> bool:
-        return bool(self.entries or self.calls or self.opens or self.closes or self.children)
+        return bool(self.entries or self.calls or self.opens or self.closes or self.children or self.refuses)
 
     def add_outcomes(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -67,6 +69,15 @@ class Step:
                 self.entries.append(outcome)
             else:
                 self.calls.append(outcome)
+
+    def add_refusals(self, function: LiveFunction) -> None:
+        """Events that could not be let in: dead letters, while the function waits on."""
+        for sequence, refused in function.refused.items():
+            wait: Wait = refused.pending.payload
+            self.refuses.append(Refusal(sequence, refused.reason))
+            if refused.pending.address in function.loop.pending:
+                self.opens.append(_open(refused.pending, wait.events, wait.runs))
+        function.refused.clear()
 
     def add_due_timers(self, function: LiveFunction, now: int) -> None:
         """The times that have come. One that the function gives up meanwhile is skipped when it is delivered."""

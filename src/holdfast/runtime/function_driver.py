@@ -22,6 +22,7 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.authoring.functions import Workflow
@@ -46,6 +47,7 @@ from holdfast.core.operations import (
     ReleaseWork,
     Settled,
 )
+from holdfast.core.queries import WaitsOf
 from holdfast.core.rows import HISTORY, PAUSED, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.core.settings import Settings
@@ -53,6 +55,8 @@ from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.function_calls import CallRunner, Step
 from holdfast.runtime.function_run import Ended, LiveFunction
 from holdfast.runtime.run_refusals import NotDurable
+from holdfast.runtime.run_watchdog import RunWatchdog
+from holdfast.runtime.system import Within
 from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.worker")
@@ -76,6 +80,7 @@ class FunctionDriver:
         settings: Settings,
         clock: Clock,
         calls: CallRunner,
+        within: Within = asyncio.timeout,
     ) -> None:
         self._store = store
         self._coordinator = coordinator
@@ -83,6 +88,8 @@ class FunctionDriver:
         self._settings = settings
         self._clock = clock
         self._calls = calls
+        self._within = within
+        self._watchdog = RunWatchdog()
         self.stopping = False  # finish what is in flight, record it, and give the turns back
         self._driven: dict[str, LiveFunction] = {}
         self._resting: OrderedDict[str, tuple[float, LiveFunction]] = OrderedDict()
@@ -94,6 +101,7 @@ class FunctionDriver:
         while self._resting:
             _, (_, function) = self._resting.popitem()
             await outside_task(function.evict)
+        self._watchdog.stop()
 
     def rest(self) -> None:
         """Evict what has been waiting for long."""
@@ -160,14 +168,36 @@ class FunctionDriver:
             await outside_task(function.evict)
             function = None
         if function is None:
-            function = await begun(self._store, self._definitions, self._calls.codecs, run)
+            self._watchdog.start()
+            function = await begun(self._store, self._definitions, self._calls.codecs, run, self._watchdog)
+            function.loop.on_fault = partial(asyncio.get_running_loop().call_soon_threadsafe, function.news.set)
         if run.entries > function.known:
             await catch_up(self._store, function)
+        if function.refused:
+            await self._check_refusals(function)
         function.replaying = False
         return function
 
+    async def _check_refusals(self, function: LiveFunction) -> None:
+        """An event that was let in before, and that the code of now cannot read, has led on to something."""
+        known = {wait.address for wait in await self._store.rows(WaitsOf(function.run_id))}
+        if stray := known - set(function.loop.pending):
+            refused = next(iter(function.refused.values()))
+            raise NonDeterminism(
+                f"run {function.run_id} took the event {refused.event} before, and this code cannot read it: "
+                f"{refused.reason}; the run waits at {min(stray)}, where this code has not come",
+                hint="keep the type able to read what was sent, or deploy the code before",
+            )
+
     async def _go_round(self, function: LiveFunction, work: Work, run: Run) -> Settled | None:
         while True:
+            if function.loop.fault is not None:
+                raise function.loop.fault
+            if function.refused:
+                step = Step()
+                step.add_refusals(function)
+                await self._say(function, work, step, park=False)
+                continue
             if function.done:
                 return await self._end(function, work)
             step = self._calls.plan(function, work, run)
@@ -203,6 +233,7 @@ class FunctionDriver:
             opens=tuple(step.opens),
             closes=tuple(step.closes),
             children=tuple(step.children),
+            refuses=tuple(step.refuses),
             park=park,
             due=function.next_due() if park else None,
         )
@@ -224,7 +255,7 @@ class FunctionDriver:
         due = function.next_due()
         seconds = None if due is None else max(0.0, (due - self._store.now()) / 1e6)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with self._within(seconds):
                 await function.news.wait()
         foreign = function.news.is_set() and not function.outcomes
         function.news.clear()
@@ -259,7 +290,13 @@ class FunctionDriver:
         return settled
 
 
-async def begun(store: Store, definitions: RegistryDefinitions, codecs: Codecs, run: Run) -> LiveFunction:
+async def begun(
+    store: Store,
+    definitions: RegistryDefinitions,
+    codecs: Codecs,
+    run: Run,
+    watchdog: RunWatchdog | None = None,
+) -> LiveFunction:
     """The function of a run at its beginning, or where it last went on as another call."""
     name, data, codec, at = run.workflow, run.input, run.codec, run.created
     rows = await store.history(run.id, run.base - 1) if run.entries else []
@@ -269,7 +306,7 @@ async def begun(store: Store, definitions: RegistryDefinitions, codecs: Codecs, 
     found = definitions.thing(name)
     if not isinstance(found, Workflow):
         raise MissingJob(f"workflow {name} is not registered here", hint="import its module in this worker")
-    function = LiveFunction(run, found, definitions.registry, codecs=codecs, now_us=at)
+    function = LiveFunction(run, found, definitions.registry, codecs=codecs, now_us=at, watchdog=watchdog)
     args, kwargs = found.call.decode_call(data, codec, codecs=codecs)
     patches = [entry_of(row.data).name for row in rows if row.kind == PATCH]
     await outside_task(lambda: function.begin(args, kwargs, patches))

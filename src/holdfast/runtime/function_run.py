@@ -32,7 +32,7 @@ from holdfast.authoring.function_calls import (
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.core.codec import Codecs, decode_error, decode_stored_result, encode_stored_result, unlabelled
-from holdfast.core.errors import RunCancelled, RunFailed, UsageError
+from holdfast.core.errors import PayloadRefused, RunCancelled, RunFailed, UsageError
 from holdfast.core.function_operations import CANCEL as CANCEL_ENTRY
 from holdfast.core.function_operations import ENDED_RUN, EVENT, FAILURE, PATCH, TIMER, Entry, Numbered, Sent
 from holdfast.core.rows import CANCELLED, COMPLETED, Run
@@ -56,6 +56,15 @@ class Ended:
     cause: int = 0  # the entry of a failed call, if the function ended with it and did nothing more
     cancelled: bool = False
     continued: tuple[str, bytes, str] | None = None
+
+
+class RefusedEvent(msgspec.Struct, frozen=True, eq=False):
+    """An event that is not of the type that the function's code waits for."""
+
+    pending: Pending
+    event: str
+    id: str
+    reason: str
 
 
 class LiveFunction:
@@ -83,6 +92,7 @@ class LiveFunction:
         self.opened: set[str] = set()  # waits that the store knows of
         self.deadlines: dict[str, int] = {}
         self.exposed: dict[str, Callable[[], Any]] = {}
+        self.refused: dict[int, RefusedEvent] = {}  # events that were not let in, by sequence, not yet recorded so
         self.replaying = True
         self._workflow = workflow
         self._codecs = codecs
@@ -130,12 +140,19 @@ class LiveFunction:
     def _deliver(self, numbered: Numbered) -> None:
         entry = numbered.entry
         self.opened.discard(entry.address)
-        self.deadlines.pop(entry.address, None)
         if entry.kind == PATCH:
             self._patches.add(entry.name)
             return
         pending = self.loop.pending.get(entry.address)
-        kind, value = self._decoded(entry, pending, numbered.at)
+        try:
+            kind, value = self._decoded(entry, pending, numbered.at)
+        except PayloadRefused as error:
+            if entry.kind != EVENT or pending is None or (entry.name, entry.digest) != (pending.name, pending.digest):
+                raise
+            # Sent by who did not know its type. The function is not to be told, now or in a replay: it goes on waiting.
+            self.refused[numbered.sequence] = RefusedEvent(pending, entry.event, entry.source, str(error))
+            return
+        self.deadlines.pop(entry.address, None)
         self.loop.deliver(
             run_calls.Entry(
                 address=entry.address,

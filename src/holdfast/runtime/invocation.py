@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.context import Context, NodeInfo, Tx
-from holdfast.authoring.dags import Dag, NodeCall, callable_of
+from holdfast.authoring.dags import Dag, NodeCall, callable_of, job_call
 from holdfast.core.codec import Codecs, encode_stored_result
 from holdfast.core.errors import MissingJob
 from holdfast.core.graph import Graph, Node
@@ -43,6 +43,7 @@ class Invocation:
     action: Action[..., Any] | None
     skip_if: tuple[Condition, ...] = ()
     cancel_if: tuple[Condition, ...] = ()
+    depends_on_run: tuple[Condition, ...] = ()
 
     def context(
         self,
@@ -90,7 +91,7 @@ def invocation_of(
         instance = found.decode_fields(run.input, run.codec, codecs)
         ready = callable_of(instance, node)
     elif node.job is not None:
-        ready = call_of_job(definitions, node)
+        ready = job_call(node, definitions.registry)
     else:
         raise MissingJob(f"workflow {work.workflow} is not registered here", hint="import its module in this worker")
     action = None if node.job is None else definitions.registry.action(node.job)
@@ -102,13 +103,14 @@ def invocation_of(
         call=ready.call,
         arguments=(node.args or b"", work.codec),
         encode=_discard,  # DAG nodes speak through side effects
-        retry=_retry(definitions, instance, node) if run.definition is not None else node.policy.retry,
+        retry=_retry(node, ready) if run.definition is not None else node.policy.retry,
         is_async=ready.is_async,
         transactional=ready.transactional,
         isolation=ready.isolation,
         action=action,
         skip_if=ready.skip_if,
         cancel_if=ready.cancel_if,
+        depends_on_run=ready.depends_on_run,
     )
 
 
@@ -149,18 +151,6 @@ def invocation_of_call(action: Action[..., Any], work: Work, run: Run, limit: in
     )
 
 
-def call_of_job(definitions: RegistryDefinitions, node: Node) -> NodeCall:
-    """A job of a graph that no class has."""
-    action = definitions.registry.action(str(node.job))
-    args, kwargs = ((), {}) if node.args is None else action.call.decode_call(node.args)
-    return NodeCall(
-        call=partial(action.fn, *args, **kwargs),
-        is_async=action.is_async,
-        transactional=action.transactional,
-        isolation=action.isolation,
-    )
-
-
 def _discard(value: Any) -> bytes:
     return NO_RESULT
 
@@ -172,12 +162,7 @@ def _given_retry(work: Work, policy: Retry) -> Retry:
     return Retry(attempts=numbers["attempts"], base=numbers["base"], cap=numbers["cap"], retry_on=policy.retry_on)
 
 
-def _retry(definitions: RegistryDefinitions, instance: Dag | None, node: Node) -> Retry:
+def _retry(node: Node, ready: NodeCall) -> Retry:
     """A stored graph holds numbers; what is worth retrying is the code's to say."""
     numbers = node.policy.retry
-    if node.job is not None:
-        source = definitions.registry.action(node.job).policy.retry
-    else:
-        known = None if instance is None else type(instance).compiled_dag()
-        source = next((n.policy.retry for n in known.nodes if n.method == node.method), numbers) if known else numbers
-    return Retry(attempts=numbers.attempts, base=numbers.base, cap=numbers.cap, retry_on=source.retry_on)
+    return Retry(attempts=numbers.attempts, base=numbers.base, cap=numbers.cap, retry_on=ready.retry_on)

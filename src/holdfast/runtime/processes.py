@@ -190,17 +190,21 @@ class Signalled(msgspec.Struct, frozen=True, tag=True, array_like=True):
     signal: str
     reason: str
     after_seconds: float = 0.0
+    after_runs: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, number: int, signal: FlowControl) -> Signalled:
         """The signal as data; a class of the user's own goes as the one of ours that it derives from."""
         kind = next(kind for kind in SIGNALS if isinstance(signal, kind))
-        return cls(number, kind.__name__, signal.reason, getattr(signal, "after_seconds", 0.0))
+        after_runs = getattr(signal, "after_runs", ())
+        return cls(number, kind.__name__, signal.reason, getattr(signal, "after_seconds", 0.0), after_runs)
 
     def to_signal(self) -> FlowControl:
         """The signal again, on this side."""
         kind = next(kind for kind in SIGNALS if kind.__name__ == self.signal)
-        return kind(self.after_seconds, self.reason) if issubclass(kind, ReattemptThisNode) else kind(self.reason)
+        if issubclass(kind, ReattemptThisNode):
+            return kind(self.after_seconds, self.reason, self.after_runs)
+        return kind(self.reason)
 
 
 ToChild: TypeAlias = Hello | Call

@@ -72,6 +72,17 @@ class Complaint(msgspec.Struct, frozen=True):
     error: BaseException | None
 
 
+def raisable(error: Any) -> BaseException:
+    """Return the value of an error entry as an exception that can be raised into a coroutine."""
+    if isinstance(error, StopIteration):
+        told = RuntimeError(f"a call raised StopIteration({error.value!r})")
+        told.__cause__ = error
+        return told
+    if not isinstance(error, BaseException):
+        raise TypeError(f"the value of an error entry is an exception, not {type(error).__name__}")
+    return error
+
+
 class DurableCall(Coroutine[Any, Any, T]):
     """A request that is made when first awaited, by the task that awaits it.
 

@@ -45,7 +45,18 @@ from types import CodeType, MappingProxyType
 from typing import Any, Final, TypeVarTuple
 from uuid import UUID
 
-from holdfast.runtime.run_calls import CANCEL, ERROR, RESULT, TIMER, Complaint, DurableCall, Entry, Outcome, Pending
+from holdfast.runtime.run_calls import (
+    CANCEL,
+    ERROR,
+    RESULT,
+    TIMER,
+    Complaint,
+    DurableCall,
+    Entry,
+    Outcome,
+    Pending,
+    raisable,
+)
 from holdfast.runtime.run_eviction import LiveGenerators, close_everything
 from holdfast.runtime.run_lines import UNKNOWN_LINE, line_of_await, line_of_stack
 from holdfast.runtime.run_mismatch import asked_for_something_else, never_asked_for, timer_differs
@@ -165,6 +176,13 @@ class RunLoop(DurableOnly):
         """Hand over the requests that the driver took and the code has given up since: in-flight work may stop."""
         withdrawn, self._withdrawn = self._withdrawn, []
         return withdrawn
+
+    def asked_for(self, address: str, *, timer: bool = False) -> bool:
+        """Return whether the code has come to this address, whatever became of its request."""
+        name, _, number = address.rpartition(TIMER_MARK if timer else CALL_MARK)
+        branch = self._branches.get(name)
+        asked = 0 if branch is None else branch.timers if timer else branch.calls
+        return number.isdigit() and int(number) <= asked
 
     def next_timer(self) -> tuple[str, int] | None:
         """Return address and due time of the timer to fire first, if there is one."""
@@ -369,10 +387,11 @@ class RunLoop(DurableOnly):
 
     def _enter(self) -> tuple[asyncio.AbstractEventLoop | None, Any]:
         outer = _get_running_loop()
-        if outer is not None and asyncio.current_task(outer) is not None:
+        if outer is not None and (outer is self or asyncio.current_task(outer) is not None):
+            inside = "its own turn" if outer is self else f"the task {asyncio.current_task(outer)!r}"
             raise RuntimeError(
-                f"a turn of run {self.run_id} was started inside the task {asyncio.current_task(outer)!r}; start it in "
-                "a plain callback of the loop, with loop.call_soon"
+                f"a turn of run {self.run_id} was started inside {inside}; start it in a plain callback of the outer "
+                "loop, with loop.call_soon"
             )
         hooks = sys.get_asyncgen_hooks()
         _set_running_loop(self)
@@ -452,16 +471,12 @@ class RunLoop(DurableOnly):
         if kind == RESULT:
             pending.future.set_result(entry.value)
         else:
-            pending.future.set_exception(_raisable(entry.value))
+            pending.future.set_exception(raisable(entry.value))
         return True
 
     def _skip(self, entry: Entry) -> bool:
         """I48: nobody waits at the address. That is right if the code asked there once and gave up, else never."""
-        mark = TIMER_MARK if entry.kind == TIMER else CALL_MARK
-        name, _, number = entry.address.rpartition(mark)
-        branch = self._branches.get(name)
-        asked = 0 if branch is None else branch.timers if mark == TIMER_MARK else branch.calls
-        if not number.isdigit() or int(number) > asked:
+        if not self.asked_for(entry.address, timer=entry.kind == TIMER):
             raise never_asked_for(self.run_id, entry, self._pending.values(), self.done)
         return False
 
@@ -568,16 +583,6 @@ class RunLoop(DurableOnly):
             if task.__class__ is RunTask:
                 line = self._line_of_parents(task.branch)
         return line or UNKNOWN_LINE
-
-
-def _raisable(error: Any) -> BaseException:
-    if isinstance(error, StopIteration):  # can't be raised into a coroutine
-        told = RuntimeError(f"a call raised StopIteration({error.value!r})")
-        told.__cause__ = error
-        return told
-    if not isinstance(error, BaseException):
-        raise TypeError(f"the value of an error entry is an exception, not {type(error).__name__}")
-    return error
 
 
 # Below these frames of a stack lies the program that drives the run.

@@ -8,13 +8,15 @@ from holdfast.core.errors import NonDeterminism
 from holdfast.runtime.run_calls import Entry, Pending
 
 _SHOWN = 3
+_DIGITS_SHOWN = 8
 
 
 def asked_for_something_else(run_id: str, entry: Entry, asked: Pending) -> NonDeterminism:
     """The address is waited for, but by another call."""
     expected, found = _shown(entry.name, entry.digest), _shown(asked.name, asked.digest)
     if entry.name == asked.name:
-        what = f"the same call of {entry.name} with other arguments: expected {entry.digest}, found {asked.digest},"
+        digests = f"expected {_short(entry.digest)}, found {_short(asked.digest)}"
+        what = f"the same call of {entry.name} with other arguments: {digests},"
     else:
         what = f"another call: expected {expected}, found {found},"
     return NonDeterminism(f"run {run_id} differs from its history at {entry.address}: {what} at {asked.line}")
@@ -34,6 +36,20 @@ def never_asked_for(run_id: str, entry: Entry, waiting: Iterable[Pending], ended
     return NonDeterminism(f"run {run_id} differs from its history at {entry.address}: expected {expected}, {found}")
 
 
+def waits_for_something_else(
+    run_id: str, address: str, name: str, asked: Pending | None, ended: bool
+) -> NonDeterminism:
+    """The run was left waiting at the address for something that the code does not ask for there."""
+    if asked is not None:
+        also = " with other arguments" if asked.name == name else ""
+        found = f"found {asked.name}{also}, at {asked.line}"
+    elif ended:
+        found = "the function has ended without asking for it"
+    else:
+        found = "found nothing that waits there"
+    return NonDeterminism(f"run {run_id} differs from its history at {address}: expected to wait for {name}, {found}")
+
+
 def timer_differs(run_id: str, entry: Entry, due_us: int, line: str) -> NonDeterminism:
     """The timer at the address has another deadline than the one that fired."""
     return NonDeterminism(
@@ -43,4 +59,8 @@ def timer_differs(run_id: str, entry: Entry, due_us: int, line: str) -> NonDeter
 
 
 def _shown(name: str, digest: str) -> str:
-    return f"{name}({digest})" if digest else name
+    return f"{name}({_short(digest)})" if digest else name
+
+
+def _short(digest: str) -> str:
+    return digest if len(digest) <= _DIGITS_SHOWN else f"{digest[:_DIGITS_SHOWN]}…"

@@ -30,6 +30,9 @@ _COUNTER_START_END: Final = _COUNTER_END // 2
 
 sleep: Final = time.sleep
 
+Within = Callable[[float | None], asyncio.Timeout]
+"""A block that may take no longer than this many seconds: of the machine's time, or of a clock that a test turns."""
+
 
 class RealClock:
     """The machine's clock. Right enough to show people; leases and timers follow the database's."""
@@ -146,6 +149,7 @@ class System:
     make_inline: Callable[[], StatementExecutor]
     make_threaded: Callable[[str], StatementExecutor]
     sleep: Callable[[float], None]
+    within: Within = asyncio.timeout
 
 
 def real_system() -> System:

@@ -42,6 +42,7 @@ from holdfast.runtime.function_driver import FunctionDriver
 from holdfast.runtime.lost_often import LostOften
 from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.room import Room
+from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
 from holdfast.store.contract import ClaimRequest, Store, WorkerRow
 
@@ -81,7 +82,9 @@ class Worker:
         codecs: Codecs = DEFAULT_CODECS,
         queues: tuple[str, ...] = ("default",),
         concurrency: int = 100,
+        within: Within = asyncio.timeout,
     ) -> None:
+        self._within = within
         self.queues = queues
         self.concurrency = concurrency
         self.id = ids.new()
@@ -138,6 +141,7 @@ class Worker:
             metrics=self._metrics,
             levels=self._levels,
             codecs=self._codecs,
+            within=self._within,
         )
 
     def _make_driver(self) -> FunctionDriver:
@@ -157,6 +161,7 @@ class Worker:
             settings=self._settings,
             clock=self._clock,
             calls=calls,
+            within=self._within,
         )
 
     # -- life

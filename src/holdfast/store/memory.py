@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from holdfast.core import failpoints
 from holdfast.core.errors import UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.queries import AllWork, RunByKey, RunsToReshape
+from holdfast.core.queries import AllWork, EventsFor, QueuedEvents, RunByKey
 from holdfast.core.rows import (
     ACTION_ENOUGH,
     DEAD,
+    EVENTS,
     GATE_DUE,
     GATE_OPEN,
     HISTORY,
@@ -53,6 +54,7 @@ from holdfast.store.contract import (
     WorkerRow,
     begun,
 )
+from holdfast.store.memory_events import QueuedEventsByAge
 
 
 class MemoryStore:
@@ -67,6 +69,7 @@ class MemoryStore:
         self._of_run: dict[Table[Any], dict[str, dict[Key, Any]]] = {table: {} for table in tables}
         self._ready: dict[str, dict[Key, Work]] = {}  # claimable items by queue
         self._keys: dict[tuple[str, str], str] = {}
+        self._queued = QueuedEventsByAge()
         self._workers: dict[str, WorkerRow] = {}
         self._code: CodeSeen = {}
         self._graphs: dict[CodeVersion, bytes] = {}
@@ -143,6 +146,8 @@ class MemoryStore:
                 ready[key] = row
             else:
                 ready.pop(key, None)
+        elif table is EVENTS:
+            self._queued.add(row)
         elif table is RUNS and row.key is not None and not row.superseded:
             self._keys[(row.workflow, row.key)] = row.id
 
@@ -201,10 +206,12 @@ class MemoryStore:
         if isinstance(need, RunByKey):
             found = self._keys.get((need.workflow, need.key))
             return [] if found is None else [self.tables[RUNS][(found,)]]
-        run = need.of_run
+        if isinstance(need, QueuedEvents):
+            return self._queued.oldest(need, self.tables[EVENTS])
+        run = need.run if isinstance(need, EventsFor) else need.of_run
         rows = self.tables[need.table] if run is None else self._of_run[need.table].get(run, {})
         matching = sorted((row for row in rows.values() if need.matches(row)), key=need.order)
-        return matching[: need.limit] if isinstance(need, RunsToReshape) else matching
+        return matching[: getattr(need, "limit", None)]
 
     async def history(self, run: str, after: int = 0) -> list[History]:
         rows = self._of_run[HISTORY].get(run, {}).values()

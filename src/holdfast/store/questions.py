@@ -11,11 +11,14 @@ from holdfast.core.queries import (
     Attempts,
     ByAncestry,
     ChildrenOf,
+    DeadEvents,
     DefinitionById,
+    DueWork,
     EventsFor,
     QueuedEvents,
     RunByKey,
     RunsToReshape,
+    StrayEvents,
     WaitersOf,
 )
 from holdfast.core.view import Query
@@ -32,8 +35,12 @@ def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[
             return (topic, limit)
         case EventsFor(run=run) | ChildrenOf(run=run):
             return (run,)
-        case QueuedEvents(name=name, target=target):
-            return (name, target)
+        case QueuedEvents(name=name, target=target, limit=limit):
+            return (name, target, limit)
+        case StrayEvents(now=now, limit=limit) | DueWork(now=now, limit=limit):
+            return (now, limit)
+        case DeadEvents(limit=limit):
+            return (limit,)
         case DefinitionById(id=id):
             return (id,)
         case ByAncestry(ancestry=ancestry):

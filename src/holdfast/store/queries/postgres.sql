@@ -178,11 +178,21 @@ SELECT {waits} FROM waits WHERE topic = $1 ORDER BY since, run, slot LIMIT $2
 -- name: WaitsOf
 SELECT {waits} FROM waits WHERE run = $1 ORDER BY run, slot
 -- name: QueuedEvents
--- events_queued
-SELECT {events} FROM events WHERE name = $1 AND target IS NOT DISTINCT FROM $2 AND status = 'queued' ORDER BY at, id
+-- events_queued, in its order: IS NOT DISTINCT FROM would read and sort all events of the name.
+(SELECT {events} FROM events WHERE name = $1 AND $2::text IS NOT NULL AND target = $2 AND status = 'queued' ORDER BY at, id LIMIT $3)
+UNION ALL
+(SELECT {events} FROM events WHERE name = $1 AND $2::text IS NULL AND target IS NULL AND status = 'queued' ORDER BY at, id LIMIT $3)
 -- name: EventsFor
 -- events_by_target
-SELECT {events} FROM events WHERE target = $1 ORDER BY id
+SELECT {events} FROM events WHERE target = $1 AND status = 'queued' ORDER BY id
+-- name: StrayEvents
+-- events_not_queued, events_expiring
+SELECT {events} FROM events WHERE (status <> 'queued' AND status = 'orphaned') OR (status = 'queued' AND expires <= $1) LIMIT $2
+-- name: DeadEvents
+-- events_not_queued
+SELECT {events} FROM events WHERE status <> 'queued' AND status = 'dead' ORDER BY at, id LIMIT $1
+-- name: DueWork
+SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND gate < 2 AND due <= $1) LIMIT $2
 -- name: ChildrenOf
 -- runs_by_parent
 SELECT {runs} FROM runs WHERE parent = $1 ORDER BY id

@@ -83,10 +83,18 @@ SELECT {waits} FROM waits WHERE topic = ? ORDER BY since, run, slot LIMIT coales
 SELECT {waits} FROM waits WHERE run = ? ORDER BY run, slot
 -- name: QueuedEvents
 -- events_queued
-SELECT {events} FROM events WHERE name = ? AND target IS ? AND status = 'queued' ORDER BY at, id
+SELECT {events} FROM events WHERE name = ? AND target IS ? AND status = 'queued' ORDER BY at, id LIMIT coalesce(?, -1)
 -- name: EventsFor
 -- events_by_target
-SELECT {events} FROM events WHERE target = ? ORDER BY id
+SELECT {events} FROM events WHERE target = ? AND status = 'queued' ORDER BY id
+-- name: StrayEvents
+-- events_not_queued, events_expiring
+SELECT {events} FROM events WHERE (status <> 'queued' AND status = 'orphaned') OR (status = 'queued' AND expires <= ?) LIMIT ?
+-- name: DeadEvents
+-- events_not_queued
+SELECT {events} FROM events WHERE status <> 'queued' AND status = 'dead' ORDER BY at, id LIMIT ?
+-- name: DueWork
+SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND gate < 2 AND due <= ?) LIMIT ?
 -- name: ChildrenOf
 -- runs_by_parent
 SELECT {runs} FROM runs WHERE parent = ? ORDER BY id
