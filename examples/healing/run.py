@@ -62,7 +62,7 @@ async def main() -> None:
         print(f"The run is {await handle.status()}. What its history says of the deploy:")
         for entry in await handle.history():
             if entry.kind == "graph changed":
-                print(f"  added {entry.data.get('added', [])}, skipped {entry.data.get('skipped', [])}")
+                print(f"  not begun {entry.data.get('not_begun', [])}, skipped {entry.data.get('skipped', [])}")
 
 
 if __name__ == "__main__":

@@ -19,9 +19,10 @@ from holdfast.authoring.events import Event
 from holdfast.checking import Checked
 from holdfast.core.function_operations import Sent
 from holdfast.core.graph import Graph
-from holdfast.core.rows import Hold, Wait, Work
+from holdfast.core.rows import Hold, Wait
 from holdfast.core.settings import Settings
 from holdfast.dag_reading import AncestryReport
+from holdfast.dead_letters import DeadLetter
 from holdfast.engine import Engine, EngineStats
 from holdfast.explain import Explanation
 from holdfast.handle import Handle, HistoryEntry, NodeState, StepExecution
@@ -376,17 +377,17 @@ class BlockingEngine:
         """What is in maintenance or being drained."""
         return self._thread.run(self._engine.holds())
 
-    def dead(self, limit: int = 100) -> list[Work]:
+    def dead(self, limit: int = 100) -> list[DeadLetter]:
         """Dead letters, oldest first."""
         return self._thread.run(self._engine.dead(limit))
 
-    def replay_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
-        """Give a dead letter a new attempt; False if there is nothing to replay."""
-        return self._thread.run(self._engine.replay_dead(run_id, node, by=by))
+    def replay_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
+        """Give a dead node a new attempt, or bring a dead event to others; False if there is nothing to replay."""
+        return self._thread.run(self._engine.replay_dead(id, node, by=by))
 
-    def discard_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
-        """Close a dead letter for good; its run fails."""
-        return self._thread.run(self._engine.discard_dead(run_id, node, by=by))
+    def discard_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
+        """Close a dead letter for good: the run of a dead node fails, a dead event is gone."""
+        return self._thread.run(self._engine.discard_dead(id, node, by=by))
 
     def prune(self, *, older_than_seconds: float, on_batch: Callable[[int], None] | None = None) -> int:
         """Delete runs that ended longer ago than this, in small batches; how many."""

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.core.errors import HoldfastError
-from holdfast.core.queries import AllWork, OpenWork, WaitsOf
-from holdfast.core.rows import CALL, COMPLETED, Run
+from holdfast.core.queries import AllWork
+from holdfast.core.rows import COMPLETED, Run
 from holdfast.runtime.function_driver import outside_task, replayed
-from holdfast.runtime.function_run import LiveFunction
 from holdfast.store.contract import FindRuns
 
 if TYPE_CHECKING:
@@ -65,32 +64,11 @@ async def check_run(engine: Engine, run: Run) -> Checked:
         return Checked(
             run=run.id, workflow=run.workflow, verdict="breaks", difference=f"{type(error).__name__}: {error}"
         )
-    try:
-        difference = await _waits_differ(engine, run, function)
-    finally:
-        await outside_task(function.evict)
-    if difference is None:
+    stuck = function.loop.stuck()
+    await outside_task(function.evict)
+    if stuck is None:
         return Checked(run=run.id, workflow=run.workflow, verdict="fine")
-    return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=difference)
-
-
-async def _waits_differ(engine: Engine, run: Run, function: LiveFunction) -> str | None:
-    stored = {wait.address: (wait.name, wait.digest) for wait in await engine.store.rows(WaitsOf(run.id))}
-    for work in await engine.store.rows(OpenWork(run.id)):
-        if work.kind == CALL:
-            stored[work.node.rpartition("|")[2]] = (work.name, work.parents or "")
-    for address, (name, digest) in sorted(stored.items()):
-        pending = function.loop.pending.get(address)
-        if pending is None:
-            return f"at {address} the run waits for {name}, and this code does not ask for anything there"
-        if (pending.name, pending.digest) != (name, digest):
-            also = " with other arguments" if pending.name == name else ""
-            return (
-                f"at {address} the run waits for {name}, and this code asks for {pending.name}{also} ({pending.line})"
-            )
-    if stuck := function.loop.stuck():
-        return stuck
-    return None
+    return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=stuck)
 
 
 async def _check_dag(engine: Engine, run: Run) -> Checked:

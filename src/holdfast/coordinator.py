@@ -35,7 +35,7 @@ from holdfast.core.operations import Handed, Operation
 from holdfast.core.queries import WaitersOf
 from holdfast.core.rows import GATE_OPEN, READY, RUNS, WORK
 from holdfast.core.seams import Clock
-from holdfast.core.view import Changes, NotLoaded, RowCache, View
+from holdfast.core.view import Changes, NotLoaded, Query, RowCache, View
 from holdfast.store.contract import Busy, Conflict, Need, Store, Transaction
 
 log = logging.getLogger("holdfast.coordinator")
@@ -85,7 +85,7 @@ class Commit:
 class _Submitted:
     """An operation with its caller's future and, once decided, its result."""
 
-    __slots__ = ("error", "future", "number", "operation", "result")
+    __slots__ = ("error", "future", "number", "operation", "reaches_out", "result")
 
     def __init__(self, operation: Operation, future: asyncio.Future[Any], number: int) -> None:
         self.operation = operation
@@ -93,6 +93,7 @@ class _Submitted:
         self.future = future
         self.result: Any = None
         self.error: BaseException | None = None
+        self.reaches_out = False  # it concerns runs that it does not name, such as those who wait for its run's end
 
     def deliver(self) -> None:
         if self.future.done():
@@ -242,12 +243,19 @@ class Coordinator:
         slow: list[_Submitted] = []
         waiting = {name for item in already_slow for name in item.operation.ordered_by}
         waiting.update(name for item in batch if item.operation.locked for name in item.operation.ordered_by)
+        # What reaches out may concern any run, so all that was submitted later is decided later.
+        reaching = min((item.number for item in already_slow if item.reaches_out), default=self._submitted + 1)
         for item in batch:
             operation = item.operation
             # Once one operation on a run or key takes the locked path so do all later ones: order is kept.
-            if operation.locked or not waiting.isdisjoint(operation.ordered_by) or self._decide(view, item):
+            if operation.locked or item.number > reaching or not waiting.isdisjoint(operation.ordered_by):
                 slow.append(item)
                 waiting.update(operation.ordered_by)
+            elif needs := self._decide(view, item):
+                slow.append(item)
+                waiting.update(operation.ordered_by)
+                item.reaches_out = any(isinstance(need, Query) and need.of_run is None for need in needs)
+                reaching = min(reaching, item.number) if item.reaches_out else reaching
             else:
                 fast.append(item)
         return fast, slow, view, view.changes()
@@ -428,6 +436,9 @@ class Coordinator:
             spent.decide += since - loaded
             if not needs:
                 break
+            # K2: no row is read, and so perhaps locked, before its run is.
+            if beyond := {run for need in needs if (run := _run_of(need)) is not None} - runs:
+                return view, Changes(), beyond
         changes = view.changes()
         unlocked = {row.id for row, _ in changes.updates.get(RUNS, ())} - runs
         if unlocked:
@@ -489,6 +500,14 @@ class Coordinator:
         for item in batch:
             for run in item.operation.runs:
                 self.cache.drop(run)
+
+
+def _run_of(need: Need) -> str | None:
+    """The run that the needed rows belong to, if they are of one."""
+    if isinstance(need, Query):
+        return need.of_run
+    table, key = need
+    return str(key[0]) if table.by_run else None
 
 
 def _likely_needs(operation: Operation) -> list[Need]:

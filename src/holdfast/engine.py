@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack, over
 
 import msgspec
 
+from holdfast import dead_letters
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.context import current, is_running
 from holdfast.authoring.dag_builder import BuiltDag
@@ -29,12 +30,13 @@ from holdfast.authoring.registry import Registry, default_registry
 from holdfast.authoring.startable import resolve_start
 from holdfast.checking import Checked, check_runs
 from holdfast.coordinator import Coordinator
-from holdfast.core.errors import EngineClosed, ReattemptRefused, UsageError
+from holdfast.core.errors import EngineClosed, UsageError
 from holdfast.core.function_operations import Sent
-from holdfast.core.operations import DiscardDead, ForkRun, ReattemptNode, SetHold, Started, StartRun
+from holdfast.core.operations import ForkRun, SetHold, Started, StartRun
 from holdfast.core.queries import Holds
-from holdfast.core.rows import Hold, Work
+from holdfast.core.rows import Hold
 from holdfast.core.settings import Settings, make_settings
+from holdfast.dead_letters import DeadLetter
 from holdfast.handle import Handle
 from holdfast.joining import apply_in, start_in
 from holdfast.listing import Runs, page_of, question
@@ -47,6 +49,7 @@ from holdfast.runtime.codecs import open_codecs
 from holdfast.runtime.counting import Counting
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
+from holdfast.runtime.stray_events import StrayEventKeeper
 from holdfast.runtime.system import System, real_system
 from holdfast.runtime.trace import Tracer
 from holdfast.runtime.unserved import UnservedQueues
@@ -105,6 +108,7 @@ class Engine:
         self._watch: Watch | None = None
         self._announcer: Announcer | None = None
         self._workers: list[Worker] = []
+        self._stray_events: StrayEventKeeper | None = None
         self._unserved = UnservedQueues(lambda: self.store)
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -151,7 +155,9 @@ class Engine:
         )
         self._store, self._coordinator = store, coordinator
         self._watch = Watch(store, coordinator.cache.run_row)
+        self._stray_events = StrayEventKeeper(store, coordinator)
         coordinator.observers += [self._watch.on_commit, Counting(self.metrics).on_commit]
+        coordinator.observers.append(self._stray_events.on_commit)
         if os.environ.get("HOLDFAST_TRACE") == "operations":
             tracer = Tracer(sys.stderr.write)
             coordinator.observers.append(tracer.on_commit)
@@ -172,6 +178,8 @@ class Engine:
         self._unserved.close()
         for task in list(self._background):
             task.cancel()
+        if self._stray_events is not None:
+            await self._stray_events.close()
         await self._coordinator.close()
         if self._announcer is not None:
             await self._announcer.close()
@@ -536,28 +544,20 @@ class Engine:
         """What is in maintenance or being drained."""
         return await self.store.rows(Holds())
 
-    async def dead(self, limit: int = 100) -> list[Work]:
-        """Dead letters, oldest first."""
-        return await self.store.dead(limit)
+    async def dead(self, limit: int = 100) -> list[DeadLetter]:
+        """Dead letters, oldest first: work that could not be run, and events that nobody could take."""
+        return await dead_letters.list_dead(self, limit)
 
-    async def replay_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
-        """Give a dead letter a new attempt; False if there is nothing to replay."""
-        wish = ReattemptNode(
-            run=checked_text(run_id, "a run id"), node=checked_text(node, "node"), by=checked_text(by, "by")
-        )
-        try:
-            return bool((await self.coordinator.submit(wish)).changed)
-        except ReattemptRefused:
-            return False
+    async def replay_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
+        """Give a dead node of a run a new attempt, or bring a dead event (its id alone) to whoever waits for it.
 
-    async def discard_dead(self, run_id: str, node: str, *, by: str = "an operator") -> bool:
-        """Close a dead letter for good; its run fails."""
-        answer = await self.coordinator.submit(
-            DiscardDead(
-                run=checked_text(run_id, "a run id"), node=checked_text(node, "node"), by=checked_text(by, "by")
-            )
-        )
-        return bool(answer.changed)
+        False if there is nothing to replay.
+        """
+        return await dead_letters.replay(self, id, node, by)
+
+    async def discard_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
+        """Close a dead letter for good: the run of a dead node fails, a dead event (its id alone) is gone."""
+        return await dead_letters.discard(self, id, node, by)
 
     async def prune(self, *, older_than_seconds: float, on_batch: Callable[[int], None] | None = None) -> int:
         """Delete runs that ended longer ago than this, in small batches; how many."""

@@ -125,7 +125,7 @@ def test_i31_a_graph_is_exported_edited_and_imported(shell: Shell) -> None:
     bad["name"] = "item_zero"
     (shell.folder / "batch.json").write_text(json.dumps(document))
     imported = shell.json("import", run, "batch.json")
-    assert imported.keys() == {"run", "changed", "status", "signature", "nodes", "added", "skipped"}
+    assert imported.keys() == {"run", "changed", "status", "signature", "nodes", "not_begun", "skipped"}
     assert imported["changed"]
     assert not shell.json("import", run, "batch.json")["changed"]
     bad["name"] = "item_nil"  # another editor, who started from the same export
@@ -209,7 +209,7 @@ def test_every_fix_that_explain_offers_is_a_command_that_there_is(shell: Shell) 
         ("skipped", {"by": "the node itself", "node": "a", "reason": "not needed"}, "node a: not needed"),
         (
             "graph changed",
-            {"by": "a deploy", "signature": "22", "before": "11", "added": ["x"]},
+            {"by": "a deploy", "signature": "22", "before": "11", "not_begun": ["x"]},
             "not begun: x; 11 -> 22",
         ),
         ("graph changed", {"signature": "22", "gone": ["x"]}, "not in it any more, though completed: x; 22"),

@@ -1,4 +1,4 @@
-"""Random DAGs for workers that are killed, built and as classes, and such a worker: `python -m tests.dags.mortal_dags URL`.
+"""Random DAGs for workers that are killed, built and as classes, and a worker: `python -m tests.dags.mortal_dags URL`.
 
 Every node writes down when it begins and when it is done, takes a few milliseconds, and sometimes fails at first.
 """

@@ -140,7 +140,7 @@ async def test_i31_a_step_that_a_deploy_adds_is_picked_up_by_running_runs(shared
     run = await run_until(shared_url, before, did, ["a"])
     (told,) = changes(await finish_under(shared_url, after, run))
     assert did == ["a", "audit", "b"]
-    assert told["added"] == ["audit"]
+    assert told["not_begun"] == ["audit"]
     assert "warning" not in told
 
 
@@ -231,16 +231,15 @@ async def test_i31_in_a_rolling_deploy_an_old_worker_only_settles_what_it_ran(
         await until(lambda: did == ["a"], "the old worker runs a")
         new = engine_on(shared_url, after.registry)
         async with new, new.worker():
-            await until(lambda: _serves(new, after), "the new worker serves its version")
+            await until(lambda: _follows(new, handle.id, after), "the new worker has taken the run up")
             go.set()
             await new.get(handle.id).result(timeout=20)
             assert did == ["a", "audit", "b"]
             await assert_sound(new)
 
 
-async def _serves(engine: hf.Engine, deploy: Deploy) -> bool:
-    wanted = f"Order@{deploy.signature}"
-    return any(wanted in worker.actions for worker in await engine.workers())
+async def _follows(engine: hf.Engine, run: str, deploy: Deploy) -> bool:
+    return (await engine.store.runs([run]))[0].signature == deploy.signature
 
 
 async def test_i31_a_bug_fix_reaches_a_run_that_failed_on_the_bug(shared_url: str) -> None:
@@ -285,7 +284,7 @@ async def test_i31_a_paused_run_is_healed_when_it_is_resumed(shared_url: str) ->
             assert changes(await again.history()) == []
         await again.resume()
         (told,) = changes(await again.history())
-        assert told["added"] == ["audit"]
+        assert told["not_begun"] == ["audit"]
         async with engine.worker():
             await again.result(timeout=20)
         assert await again.verify_ancestry()

@@ -1,4 +1,4 @@
-"""`holdfast dead`: work that could not be run, to be looked at, run again, or closed."""
+"""`holdfast dead`: work that could not be run and events that nobody could take, to be looked at and dealt with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.cli.output import Cell, print_json, print_table, say
 from holdfast.cli.times import moment_of
 
 if TYPE_CHECKING:
-    from holdfast.core.rows import Work
+    from holdfast.dead_letters import DeadLetter
     from holdfast.engine import Engine
 
 
@@ -24,7 +24,8 @@ def dead() -> None:
     """List dead letters, run them again, or close them.
 
     A dead letter is work that no worker could run: its worker died in it again and again, its action is not
-    known to anyone, or its input cannot be read. It waits here until somebody decides.
+    known to anyone, or its input cannot be read. Or it is an event that nobody could take: it was not of the type
+    that is waited for, or its run ended first. It waits here until somebody decides.
     """
 
 
@@ -38,33 +39,35 @@ async def list_dead(options: Options, limit: int) -> None:
     async with opened(options) as engine:
         found = await engine.dead(limit)
         names = await _names(engine, found)
-        items = [_shown(work, names) for work in found]
+        items = [_shown(letter, names) for letter in found]
     if options.as_json:
         print_json({"dead": items})
     elif not items:
         say("there are no dead letters", "ok")
     else:
         print_table(
-            ["RUN", "NODE", "WORKFLOW", "ATTEMPT", "DIED (UTC)", "ERROR"],
+            ["RUN OR EVENT", "NODE", "WORKFLOW", "ATTEMPT", "DIED (UTC)", "ERROR"],
             [
                 [
-                    item["run"],
-                    item["node"],
-                    item["workflow"],
-                    str(item["attempt"]),
+                    item["run"] if item["kind"] == "work" else item["id"],
+                    item["node"] if item["kind"] == "work" else "",
+                    item["workflow"] or f"event {item['node']}",
+                    str(item["attempt"] or ""),
                     f"{item['died_at']:%Y-%m-%d %H:%M:%S}" if item["died_at"] else "",
                     Cell(item["error"] or "", "dead"),
                 ]
                 for item in items
             ],
-            whole=("RUN", "NODE"),
+            whole=("RUN OR EVENT", "NODE"),
         )
 
 
-async def _names(engine: Engine, found: list[Work]) -> dict[tuple[str, str], str]:
+async def _names(engine: Engine, letters: list[DeadLetter]) -> dict[tuple[str, str], str]:
     """What people call the nodes: those of a built DAG have ids of their own."""
     from holdfast.core.errors import HoldfastError
+    from holdfast.core.rows import Work
 
+    found = [letter for letter in letters if isinstance(letter, Work)]
     names: dict[tuple[str, str], str] = {}
     for row in await engine.store.runs(list({work.run for work in found})):
         try:
@@ -77,10 +80,24 @@ async def _names(engine: Engine, found: list[Work]) -> dict[tuple[str, str], str
     return names
 
 
-def _shown(work: Work, names: dict[tuple[str, str], str]) -> dict[str, Any]:
+def _shown(letter: DeadLetter, names: dict[tuple[str, str], str]) -> dict[str, Any]:
     from holdfast.core.codec import decode_error
+    from holdfast.core.rows import Event
 
+    if isinstance(letter, Event):
+        return {
+            "kind": "event",
+            "run": letter.target,
+            "node": letter.name,
+            "id": letter.id,
+            "workflow": None,
+            "attempt": None,
+            "died_at": moment_of(letter.at),
+            "error": letter.reason,
+        }
+    work = letter
     return {
+        "kind": "work",
         "run": work.run,
         "node": names.get((work.run, work.node), work.node),
         "id": work.node,
@@ -92,14 +109,17 @@ def _shown(work: Work, names: dict[tuple[str, str], str]) -> dict[str, Any]:
 
 
 @dead.command("replay")
-@click.argument("run", metavar="RUN")
-@click.argument("node", metavar="NODE")
+@click.argument("run", metavar="RUN_OR_EVENT")
+@click.argument("node", metavar="[NODE]", required=False)
 @common_options
 @pass_options
 @asynchronous
-async def replay_dead(options: Options, run: str, node: str) -> None:
-    """Give a dead letter a new attempt."""
+async def replay_dead(options: Options, run: str, node: str | None) -> None:
+    """Give a dead node of a run a new attempt, or bring a dead event (its id alone) to whoever waits for it."""
     async with opened(options) as engine:
+        if node is None:
+            replayed = await engine.replay_dead(run, by=operator())
+            return _report_event(options, run, replayed, "is on its way to whoever waits for it")
         row = await find_run(engine, run)
         if not await engine.replay_dead(row.id, node, by=operator()):
             raise _no_dead_letter(row.id, node)
@@ -107,19 +127,34 @@ async def replay_dead(options: Options, run: str, node: str) -> None:
 
 
 @dead.command("discard")
-@click.argument("run", metavar="RUN")
-@click.argument("node", metavar="NODE")
+@click.argument("run", metavar="RUN_OR_EVENT")
+@click.argument("node", metavar="[NODE]", required=False)
 @common_options
 @pass_options
 @asynchronous
-async def discard_dead(options: Options, run: str, node: str) -> None:
-    """Close a dead letter for good; its run fails."""
+async def discard_dead(options: Options, run: str, node: str | None) -> None:
+    """Close a dead letter for good: the run of a dead node fails, a dead event (its id alone) is gone."""
     async with opened(options) as engine:
+        if node is None:
+            return _report_event(options, run, await engine.discard_dead(run, by=operator()), "is discarded")
         row = await find_run(engine, run)
         if not await engine.discard_dead(row.id, node, by=operator()):
             raise _no_dead_letter(row.id, node)
         said = f"the dead letter of node {node} of run {row.id} is discarded"
         await report_change(options, engine, row.id, True, said, (node,))
+
+
+def _report_event(options: Options, event: str, changed: bool, became: str) -> None:
+    if not changed:
+        raise Failure(
+            f"event {event} is no dead letter",
+            hint="`holdfast dead list` lists those that there are; for a node, give its run and its name",
+            code=FAILED,
+        )
+    if options.as_json:
+        print_json({"event": event, "changed": True})
+    else:
+        say(f"event {event} {became}", "ok")
 
 
 def _no_dead_letter(run: str, node: str) -> Failure:

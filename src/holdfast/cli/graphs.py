@@ -134,7 +134,7 @@ async def import_dag(options: Options, run: str, file: str) -> None:
                 "status": now.status,
                 "signature": graph.signature,
                 "nodes": len(graph),
-                "added": told.get("added", []),
+                "not_begun": told.get("not_begun", []),
                 "skipped": told.get("skipped", []),
             }
         )

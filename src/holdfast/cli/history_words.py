@@ -44,7 +44,7 @@ def _reason(data: Data) -> str:
 def _graph_changed(data: Data) -> str:
     parts = []
     for key, words in (
-        ("added", "not begun: {}"),
+        ("not_begun", "not begun: {}"),
         ("skipped", "not in it any more, skipped: {}"),
         ("gone", "not in it any more, though completed: {}"),
         ("rewired", "begun under other dependencies: {}"),

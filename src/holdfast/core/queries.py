@@ -166,6 +166,16 @@ class StrayEvents(Query, frozen=True, gc=False):
         )
 
 
+class StoredEvent(Query, frozen=True, gc=False):
+    """An event by the id of its row, for those who are outside a decision."""
+
+    table: ClassVar[Table[Any]] = EVENTS
+    id: str
+
+    def matches(self, row: Event) -> bool:
+        return row.id == self.id
+
+
 class DeadEvents(Query, frozen=True, gc=False):
     """Events that nobody could take, oldest first. For those outside a decision."""
 

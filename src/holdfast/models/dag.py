@@ -105,9 +105,12 @@ class DagMachine:
             view.put(WORK, skipped)
             self.advance(view, run, skipped, handing, definitions)
             return
-        if not is_alone(run, work) and (graph is None or graph.signature != run.signature):
+        if not is_alone(run, work) and graph is not None and graph.signature != run.signature:
             self._differs(view, run, graph, handing, definitions)
             return
+        if graph is None:  # whoever has the code goes on from what is stored; what is to be done about it is stored too
+            run = replace(run, signature=None)
+            view.put(RUNS, run)
         if graph is not None and run.gave_up == 1 and work.node in graph.by_id:
             run = replace(run, reason=f"{run.reason}{_position(graph, work.node)}")
             view.put(RUNS, run)
@@ -144,7 +147,9 @@ class DagMachine:
         run = replace(changed.run, signature=graph.signature)
         if run.definition is None:
             run = replace(run, adopted=definitions.seen(run, graph))
-        if changed.is_worth_telling and by != FORK:
+        before = changed.run.signature
+        another = before is not None and before != graph.signature
+        if by != FORK and (another or changed.left_out):  # a fork has its own entry, and a freeze changes nothing
             run = record(view, run, "graph changed", by=by, signature=graph.signature, **changed.told(NAMES_SHOWN))
         self._go_on(view, run)
         return changed

@@ -43,19 +43,20 @@ class Reshaped:
     """What another graph changed for a run. Names, not ids, except in `rewired`, which verification reads."""
 
     run: Run
-    added: list[str] = field(default_factory=list)
+    not_begun: list[str] = field(default_factory=list)  # new, or not yet reached
     gone: list[str] = field(default_factory=list)  # completed, and not in the graph any more
     skipped: list[str] = field(default_factory=list)  # not begun, and not in the graph any more
     rewired: list[str] = field(default_factory=list)  # begun under other parents than it has now
 
     @property
-    def is_worth_telling(self) -> bool:
-        return bool(self.added or self.gone or self.skipped or self.rewired or self.run.signature is not None)
+    def left_out(self) -> bool:
+        """Whether something of the run does not fit the graph."""
+        return bool(self.gone or self.skipped or self.rewired)
 
     def told(self, limit: int) -> dict[str, Any]:
         """For the history: enough to recognise what happened by."""
         told: dict[str, Any] = {"before": self.run.signature}
-        for kind in ("added", "gone", "skipped"):
+        for kind in ("not_begun", "gone", "skipped"):
             names: list[str] = getattr(self, kind)
             if names:
                 told[kind] = names if len(names) <= limit else [*names[:limit], f"and {len(names) - limit} more"]
@@ -88,7 +89,7 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
         met = sum(parent in done for parent in node.depends_on) if node.depends_on else 1
         work = latest.get(node.id)
         if work is None:
-            changed.added.append(node.name)
+            changed.not_begun.append(node.name)
             active += _begin(view, run, node, graph.required(node.id), met, done, handing)
             continue
         if work.status == BLOCKED or (work.status == READY and work.attempt == 1):

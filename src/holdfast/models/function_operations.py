@@ -74,14 +74,19 @@ class FunctionOperations:
                 verdict=held.verdict, run_status=held.run_status, parked=parked, last=run.entries if run else 0
             )
         run, turn = held
-        if (op.entries or op.opens) and (repeated := self._recorded_before(view, run, op)) is not None:
-            return repeated
+        recorded = self._recorded_since(view, run, op) if op.entries or op.opens else frozenset()
+        entries = [entry for entry in op.entries if _identity(entry) not in recorded]
+        # A wait is not opened once it is over: an entry that another process wrote, or one of these, has answered it.
+        over = recorded | {_identity(entry) for entry in op.entries}
+        opens = [wait for wait in op.opens if wait.address not in over]
+        if recorded and not (entries or opens):
+            return Stepped(verdict=REPEATED, run_status=run.status, last=run.entries)
         before = run.entries
         run = mark_running(run, turn.started or view.now)
-        if op.entries and turn.losses:
+        if entries and turn.losses:
             turn = replace(turn, losses=0)  # I6: something new was recorded
             view.put(WORK, turn)
-        for entry in op.entries:
+        for entry in entries:
             run = append(view, run, entry)
         if op.closes:
             run = close(view, run, frozenset(op.closes))
@@ -91,7 +96,7 @@ class FunctionOperations:
             self.lifecycle.start(view, child)
         for call in op.calls:
             run = self._queue(view, run, call)
-        for wait in op.opens:
+        for wait in opens:
             run = self._open(view, run, wait)
         # Only what the driver has seen may be waited with: whatever else came in is delivered first.
         seen = op.known + len(op.entries)
@@ -114,16 +119,15 @@ class FunctionOperations:
             if row is not None:
                 yield numbered(row)
 
-    def _recorded_before(self, view: View, run: Run, op: TakeTurn) -> Stepped | None:
-        """K8: this very turn was written, and its driver never heard."""
-        if run.entries == op.known:
-            return None  # nothing has come since, so it cannot have been
-        addresses = {entry.address for entry in op.entries} | {wait.address for wait in op.opens}
+    def _recorded_since(self, view: View, run: Run, op: TakeTurn) -> frozenset[str]:
+        """What was recorded and the driver does not know of: by this very turn, whose answer was lost (K8), or by
+        others. A deadline that came with the event that it was for has lost, and takes nothing else down with it."""
+        found = set()
         for sequence in range(op.known + 1, run.entries + 1):  # what came in since is little, and read by key
             row = view.get(HISTORY, (run.id, sequence))
-            if row is not None and row.codec == "entry" and numbered(row).entry.address in addresses:
-                return Stepped(verdict=REPEATED, run_status=run.status, last=run.entries)
-        return None
+            if row is not None and row.codec == ENTRY_CODEC:
+                found.add(_identity(numbered(row).entry))
+        return frozenset(found)
 
     def _refuse(self, view: View, run: Run, refusal: Refusal) -> None:
         """The event was never let in, now or in any replay; it is a dead letter, and whoever waits goes on waiting."""
@@ -230,8 +234,11 @@ class FunctionOperations:
         run, _ = held
         if run.base > op.known:
             return Settled(verdict=REPEATED, run_status=run.status)
-        if run.status == CANCELLING:
-            raise UsageError(f"run {run.id} is being cancelled and cannot go on as {op.workflow}")
+        if run.status == CANCELLING:  # I10: it has had its last turn, whatever its code makes of that
+            return self.lifecycle.complete(
+                view, CompleteWork(run=op.run, node=op.node, attempt=op.attempt, token=op.token)
+            )
+        run = self._give_back_unseen(view, run, op.known)
         run = close(view, run, None)
         run = append(view, run, Entry(address="", kind=CONTINUED, name=op.workflow, value=op.input, codec=op.codec))
         run = replace(run, base=run.entries)

@@ -358,7 +358,9 @@ class AttemptRunner:
         else:
             record = encode_error(error, earlier=work.error)
         failed = decode_error(record)  # not the exception itself: its __str__ may raise
-        log.warning("%s failed: %s: %s", named(work), failed.type, failed.message, extra=log_keys(work))
+        log.warning(
+            "%s failed: %s: %s", named(work, invocation.name), failed.type, failed.message, extra=log_keys(work)
+        )
         retryable = timed_out or retry.allows(error)
         return FailWork(
             run=work.run,
@@ -464,8 +466,8 @@ def release(work: Work) -> ReleaseWork:
     return ReleaseWork(run=work.run, node=work.node, attempt=work.attempt, token=work.token)
 
 
-def named(work: Work) -> str:
-    return f"node {work.node} of {work.workflow} (run {work.run}, attempt {work.attempt})"
+def named(work: Work, name: str | None = None) -> str:
+    return f"node {name or work.node} of {work.workflow} (run {work.run}, attempt {work.attempt})"
 
 
 def log_keys(work: Work) -> dict[str, Any]:

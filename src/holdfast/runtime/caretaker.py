@@ -21,10 +21,12 @@ from holdfast.core.settings import Settings
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.attempt import log_keys, named
 from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.stray_events import StrayEventKeeper
 from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.worker")
 
+OFTEN = 5  # rounds between two looks at what others should have done
 SELDOM = 30  # rounds between two looks at what changes slowly
 UNKNOWN_LIMIT = 100
 PRUNE_LIMIT = 500
@@ -53,6 +55,7 @@ class Caretaker:
         self._clock = clock
         self._randomness = randomness
         self._metrics = metrics
+        self.stray_events = StrayEventKeeper(store, coordinator)
         self._rounds = 0
         self._heal_at = clock.monotonic()
         self._unknown_since: dict[tuple[str, str, str], float] = {}  # by queue, workflow and action: without a gap
@@ -65,6 +68,8 @@ class Caretaker:
     async def look_after_others(self, own_id: str) -> None:
         """One round of all duties; `own_id` is the worker that must not take over from itself."""
         await self.take_over(own_id)
+        if self._rounds % OFTEN == 0:
+            await self.stray_events.see_to_all()
         seldom = self._rounds % SELDOM == 0
         if seldom or self._unknown_since:
             await self._bury_unknown()

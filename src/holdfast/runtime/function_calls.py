@@ -117,6 +117,7 @@ class CallRunner:
     def plan(self, function: LiveFunction, turn: Work, run: Run) -> Step:
         """Start what is new, and say what of it the store must know."""
         step = Step()
+        step.closes, function.given_up = function.given_up, []
         for given_up in function.loop.withdrawn_requests():
             task = function.running.pop(given_up.address, None)
             if task is not None:

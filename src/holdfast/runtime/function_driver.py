@@ -21,14 +21,13 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from holdfast.authoring.functions import Workflow
 from holdfast.coordinator import Commit, Coordinator
 from holdfast.core.codec import Codecs, encode_error
-from holdfast.core.errors import MissingJob, NonDeterminism
+from holdfast.core.errors import MissingJob, NonDeterminism, RunError, UsageError
 from holdfast.core.function_operations import (
     CONTINUED,
     ENTRY_KINDS,
@@ -47,13 +46,13 @@ from holdfast.core.operations import (
     ReleaseWork,
     Settled,
 )
-from holdfast.core.queries import WaitsOf
-from holdfast.core.rows import HISTORY, PAUSED, Run, Work
+from holdfast.core.queries import OpenWork, WaitsOf
+from holdfast.core.rows import CALL, HISTORY, PAUSED, History, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.core.settings import Settings
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.function_calls import CallRunner, Step
-from holdfast.runtime.function_run import Ended, LiveFunction
+from holdfast.runtime.function_run import Ended, LiveFunction, StoredRequest
 from holdfast.runtime.run_refusals import NotDurable
 from holdfast.runtime.run_watchdog import RunWatchdog
 from holdfast.runtime.system import Within
@@ -148,7 +147,7 @@ class FunctionDriver:
             return await self._go_round(function, work, run)
         except Lost:
             return Settled(verdict=STALE)
-        except (NonDeterminism, NotDurable, MissingJob) as error:
+        except (RunError, UsageError) as error:
             log.error("run %s of %s cannot go on: %s", run.id, run.workflow, error, extra={"run": run.id})
             return await self._fail(work, error)
         finally:
@@ -170,12 +169,18 @@ class FunctionDriver:
         if function is None:
             self._watchdog.start()
             function = await begun(self._store, self._definitions, self._calls.codecs, run, self._watchdog)
-            function.loop.on_fault = partial(asyncio.get_running_loop().call_soon_threadsafe, function.news.set)
-        if run.entries > function.known:
-            await catch_up(self._store, function)
-        if function.refused:
-            await self._check_refusals(function)
-        function.replaying = False
+            function.loop.on_fault = _waker(function)
+        elif run.entries > function.known:  # somebody else may have driven it meanwhile
+            function.replay((), await stored_requests(self._store, run), behind=True)
+        try:
+            if run.entries > function.known:
+                await catch_up(self._store, function)
+            function.caught_up()
+            if function.refused:
+                await self._check_refusals(function)
+        except BaseException:
+            await outside_task(function.evict)
+            raise
         return function
 
     async def _check_refusals(self, function: LiveFunction) -> None:
@@ -200,6 +205,10 @@ class FunctionDriver:
                 continue
             if function.done:
                 return await self._end(function, work)
+            if function.has_new_patches:
+                # Which path the code takes is recorded before anything on it is started.
+                await self._say(function, work, Step(), park=False)
+                continue
             step = self._calls.plan(function, work, run)
             if step.inline is not None:
                 function.outcomes.append(await step.inline)
@@ -297,8 +306,9 @@ async def begun(
     run: Run,
     watchdog: RunWatchdog | None = None,
 ) -> LiveFunction:
-    """The function of a run at its beginning, or where it last went on as another call."""
+    """The function of a run with everything delivered that is recorded since it began, or went on as another call."""
     name, data, codec, at = run.workflow, run.input, run.codec, run.created
+    stored = await stored_requests(store, run)  # before the history, so that each is answered there or still open
     rows = await store.history(run.id, run.base - 1) if run.entries else []
     if run.base and rows and rows[0].kind == CONTINUED:
         entry = entry_of(rows[0].data)
@@ -308,15 +318,23 @@ async def begun(
         raise MissingJob(f"workflow {name} is not registered here", hint="import its module in this worker")
     function = LiveFunction(run, found, definitions.registry, codecs=codecs, now_us=at, watchdog=watchdog)
     args, kwargs = found.call.decode_call(data, codec, codecs=codecs)
-    patches = [entry_of(row.data).name for row in rows if row.kind == PATCH]
-    await outside_task(lambda: function.begin(args, kwargs, patches))
+    entries = _entries(row for row in rows if row.sequence > run.base)
+    function.replay(_patches(entries), stored, behind=bool(entries))
+    try:
+        await outside_task(lambda: function.begin(args, kwargs))
+        await outside_task(lambda: function.deliver(entries))
+    except BaseException:
+        await outside_task(function.evict)
+        raise
+    function.known = max(function.known, rows[-1].sequence if rows else 0)
     return function
 
 
 async def catch_up(store: Store, function: LiveFunction) -> None:
     """Deliver what is recorded beyond what the function knows."""
     rows = await store.history(function.run_id, function.known)
-    entries = [Numbered(row.sequence, row.at, entry_of(row.data)) for row in rows if row.kind in ENTRY_KINDS]
+    entries = _entries(rows)
+    function.learn(_patches(entries))
     last = rows[-1].sequence if rows else function.known
     await outside_task(lambda: function.deliver(entries))
     function.known = max(function.known, last)
@@ -326,11 +344,42 @@ async def replayed(store: Store, definitions: RegistryDefinitions, codecs: Codec
     """The function as its history leaves it, with nothing started. Evict it afterwards."""
     function = await begun(store, definitions, codecs, run)
     try:
-        await catch_up(store, function)
+        function.caught_up()
     except BaseException:
         await outside_task(function.evict)
         raise
     return function
+
+
+async def stored_requests(store: Store, run: Run) -> dict[str, StoredRequest]:
+    """What the store knows the function to wait for, by address: events, other runs, calls in the work table."""
+    stored: dict[str, StoredRequest] = {}
+    if run.remaining:
+        for wait in await store.rows(WaitsOf(run.id)):
+            stored[wait.address] = (wait.name, wait.digest)
+    if run.active > 1:
+        for work in await store.rows(OpenWork(run.id)):
+            if work.kind == CALL:
+                stored[work.node.rpartition("|")[2]] = (work.name, work.parents or "")
+    return stored
+
+
+def _entries(rows: Iterable[History]) -> list[Numbered]:
+    return [Numbered(row.sequence, row.at, entry_of(row.data)) for row in rows if row.kind in ENTRY_KINDS]
+
+
+def _patches(entries: Iterable[Numbered]) -> list[str]:
+    return [numbered.entry.name for numbered in entries if numbered.entry.kind == PATCH]
+
+
+def _waker(function: LiveFunction) -> Callable[[], None]:
+    """Wakes the function's driver, from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(function.news.set)
+
+    return wake
 
 
 async def outside_task(call: Callable[[], T]) -> T:

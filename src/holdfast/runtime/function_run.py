@@ -41,7 +41,11 @@ from holdfast.runtime import run_calls
 from holdfast.runtime.definitions import known_exception
 from holdfast.runtime.run_calls import DurableCall, Pending
 from holdfast.runtime.run_loop import RunLoop
+from holdfast.runtime.run_mismatch import waits_for_something_else
 from holdfast.runtime.run_watchdog import RunWatchdog
+
+# A request that the store knows of and that has no answer yet: its name and digest.
+StoredRequest = tuple[str, str]
 
 _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
 _decode_sent = msgspec.json.Decoder(Sent).decode
@@ -93,7 +97,9 @@ class LiveFunction:
         self.deadlines: dict[str, int] = {}
         self.exposed: dict[str, Callable[[], Any]] = {}
         self.refused: dict[int, RefusedEvent] = {}  # events that were not let in, by sequence, not yet recorded so
-        self.replaying = True
+        self._behind = True  # what the code does has been done before: entries are left to deliver
+        self._stored: dict[str, StoredRequest] = {}
+        self.given_up: list[str] = []  # waits of the store that the code does not wait for any more
         self._workflow = workflow
         self._codecs = codecs
         self._failed_at = 0
@@ -104,8 +110,28 @@ class LiveFunction:
 
     # -- for the driver
 
-    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], patches: Iterable[str]) -> None:
+    def replay(self, patches: Iterable[str], stored: Mapping[str, StoredRequest], *, behind: bool) -> None:
+        """What follows has been done before, up to the last entry and to what the store says is being waited for."""
         self._patches.update(patches)
+        self._stored = dict(stored)
+        self._behind = behind
+
+    def learn(self, patches: Iterable[str]) -> None:
+        self._patches.update(patches)
+
+    def caught_up(self) -> None:
+        """All is delivered. NonDeterminism unless the code now waits for what the store says (I48)."""
+        stored, self._stored, self._behind = self._stored, {}, False
+        for address, (name, digest) in sorted(stored.items()):
+            asked = self.loop.pending.get(address)
+            if asked is None and self.loop.asked_for(address):
+                continue
+            if asked is None or (self._present_name(name, asked), digest) != (asked.name, asked.digest):
+                raise waits_for_something_else(self.run_id, address, name, asked, self.loop.done)
+        # Given up by the code, and then the process died: no event must be taken for such a wait any more.
+        self.given_up = [address for address in stored if address not in self.loop.pending]
+
+    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         context = contextvars.copy_context()
         self.loop.begin(lambda: self._main(args, kwargs), context=context)
 
@@ -130,9 +156,11 @@ class LiveFunction:
 
     def deliver(self, entries: Sequence[Numbered]) -> None:
         """Let entries in, one by one, in order. Not inside a task."""
-        for numbered in entries:
-            if self.loop.done:
-                break
+        behind = self._behind
+        for place, numbered in enumerate(entries, 1):
+            # What the code does after the last entry has not been done before, unless the store says so.
+            self._behind = behind and place < len(entries)
+            self._stored.pop(numbered.entry.address, None)
             self._failed_at = numbered.sequence if numbered.entry.kind == FAILURE else 0
             self._deliver(numbered)
             self.known = max(self.known, numbered.sequence)
@@ -157,12 +185,18 @@ class LiveFunction:
             run_calls.Entry(
                 address=entry.address,
                 kind=kind,
-                name=entry.name,
+                name=entry.name if pending is None else self._present_name(entry.name, pending),
                 digest=entry.digest,
                 value=value,
                 at_us=numbered.at,
             )
         )
+
+    def _present_name(self, recorded: str, asked: Pending) -> str:
+        """I15: what was recorded under an alias is the same call; otherwise the name as it was recorded."""
+        kinds = {ActionCall: self.registry.actions, ChildCall: self.registry.workflows}
+        found = kinds.get(type(asked.payload), {}).get(recorded)
+        return recorded if found is None else found.__holdfast__.name
 
     def _decoded(self, entry: Entry, pending: Pending | None, at: int) -> tuple[str, Any]:
         if entry.kind == CANCEL_ENTRY:
@@ -171,6 +205,8 @@ class LiveFunction:
             return run_calls.TIMER, None
         if pending is None:
             return run_calls.RESULT, None  # given up by the code, or never asked for: the loop knows which
+        if (self._present_name(entry.name, pending), entry.digest) != (pending.name, pending.digest):
+            return run_calls.RESULT, None  # the answer to something else: the loop tells what differs
         if entry.kind == FAILURE:
             return run_calls.ERROR, decode_error(entry.value or b"{}").to_exception(known_exception)
         try:
@@ -247,6 +283,10 @@ class LiveFunction:
         outcomes, self.outcomes = self.outcomes, []
         return outcomes
 
+    @property
+    def has_new_patches(self) -> bool:
+        return bool(self._new_patches)
+
     def take_patches(self) -> list[Entry]:
         names, self._new_patches = self._new_patches, []
         return [Entry(address="", kind=PATCH, name=name) for name in names]
@@ -261,7 +301,7 @@ class LiveFunction:
         self.running.clear()
 
     def evict(self) -> None:
-        self.replaying = True
+        self._behind = True
         # Coroutines are closed in the context of whoever closes them: without the run in it, an action that is
         # awaited in a `finally` would be a plain call, and would really run.
         with entered_function(self):
@@ -285,6 +325,10 @@ class LiveFunction:
         return Ended(result=result)
 
     # -- for the function's code: `FunctionRun`
+
+    @property
+    def replaying(self) -> bool:
+        return self._behind or any(not self.loop.asked_for(address) for address in self._stored)
 
     def call(self, request: Request) -> Coroutine[Any, Any, Any]:
         return DurableCall(self.loop, request.kind, request.name, request.digest(), request)

@@ -9,6 +9,10 @@ from holdfast.runtime.run_calls import Entry, Pending
 
 _SHOWN = 3
 _DIGITS_SHOWN = 8
+_HINT = (
+    "if the code was changed, change it back or keep the old path for old runs with hf.patched(…), then "
+    "`holdfast retry {run}`; if it was not, move clocks, chance and I/O into actions or take them from hf"
+)
 
 
 def asked_for_something_else(run_id: str, entry: Entry, asked: Pending) -> NonDeterminism:
@@ -19,7 +23,7 @@ def asked_for_something_else(run_id: str, entry: Entry, asked: Pending) -> NonDe
         what = f"the same call of {entry.name} with other arguments: {digests},"
     else:
         what = f"another call: expected {expected}, found {found},"
-    return NonDeterminism(f"run {run_id} differs from its history at {entry.address}: {what} at {asked.line}")
+    return _differs(run_id, entry.address, f"{what} at {asked.line}")
 
 
 def never_asked_for(run_id: str, entry: Entry, waiting: Iterable[Pending], ended: bool) -> NonDeterminism:
@@ -33,7 +37,7 @@ def never_asked_for(run_id: str, entry: Entry, waiting: Iterable[Pending], ended
     else:
         found = "found no call that waits"
     expected = _shown(entry.name, entry.digest) if entry.name else f"a {entry.kind}"
-    return NonDeterminism(f"run {run_id} differs from its history at {entry.address}: expected {expected}, {found}")
+    return _differs(run_id, entry.address, f"expected {expected}, {found}")
 
 
 def waits_for_something_else(
@@ -47,19 +51,22 @@ def waits_for_something_else(
         found = "the function has ended without asking for it"
     else:
         found = "found nothing that waits there"
-    return NonDeterminism(f"run {run_id} differs from its history at {address}: expected to wait for {name}, {found}")
+    return _differs(run_id, address, f"expected to wait for {name}, {found}")
 
 
 def timer_differs(run_id: str, entry: Entry, due_us: int, line: str) -> NonDeterminism:
     """The timer at the address has another deadline than the one that fired."""
-    return NonDeterminism(
-        f"run {run_id} differs from its history at {entry.address}: expected a timer due at {entry.digest}, found one "
-        f"due at {due_us}, at {line}"
+    return _differs(
+        run_id, entry.address, f"expected a timer due at {entry.digest}, found one due at {due_us}, at {line}"
     )
 
 
+def _differs(run_id: str, address: str, how: str) -> NonDeterminism:
+    return NonDeterminism(f"run {run_id} differs from its history at {address}: {how}", hint=_HINT.format(run=run_id))
+
+
 def _shown(name: str, digest: str) -> str:
-    return f"{name}({_short(digest)})" if digest else name
+    return f"{name}({_short(digest)})" if digest and "(" not in name else name
 
 
 def _short(digest: str) -> str:

@@ -18,6 +18,7 @@ from holdfast.core.queries import (
     QueuedEvents,
     RunByKey,
     RunsToReshape,
+    StoredEvent,
     StrayEvents,
     WaitersOf,
 )
@@ -41,7 +42,7 @@ def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[
             return (now, limit)
         case DeadEvents(limit=limit):
             return (limit,)
-        case DefinitionById(id=id):
+        case DefinitionById(id=id) | StoredEvent(id=id):
             return (id,)
         case ByAncestry(ancestry=ancestry):
             return (ancestry,)

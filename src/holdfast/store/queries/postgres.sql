@@ -188,6 +188,8 @@ SELECT {events} FROM events WHERE target = $1 AND status = 'queued' ORDER BY id
 -- name: StrayEvents
 -- events_not_queued, events_expiring
 SELECT {events} FROM events WHERE (status <> 'queued' AND status = 'orphaned') OR (status = 'queued' AND expires <= $1) LIMIT $2
+-- name: StoredEvent
+SELECT {events} FROM events WHERE id = $1
 -- name: DeadEvents
 -- events_not_queued
 SELECT {events} FROM events WHERE status <> 'queued' AND status = 'dead' ORDER BY at, id LIMIT $1

@@ -90,6 +90,8 @@ SELECT {events} FROM events WHERE target = ? AND status = 'queued' ORDER BY id
 -- name: StrayEvents
 -- events_not_queued, events_expiring
 SELECT {events} FROM events WHERE (status <> 'queued' AND status = 'orphaned') OR (status = 'queued' AND expires <= ?) LIMIT ?
+-- name: StoredEvent
+SELECT {events} FROM events WHERE id = ?
 -- name: DeadEvents
 -- events_not_queued
 SELECT {events} FROM events WHERE status <> 'queued' AND status = 'dead' ORDER BY at, id LIMIT ?
