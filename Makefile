@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test check ledger lock bench clean setup-test setup-dev
+.PHONY: demo test check ledger lock bench big-dag clean setup-test setup-dev
 
 demo: setup-test
 	$(BIN)/python examples/demo/run.py
@@ -36,6 +36,10 @@ lock:
 
 bench: setup-test
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# One DAG of 100,000 nodes on each store, in a process that must stay below 1 GiB: a few minutes.
+big-dag: setup-test
+	BIG_DAG_NODES=100000 $(BIN)/python -m pytest -q -rP tests/dags/test_sizes.py
 
 # Leaves .venv alone: it is expensive, and somebody may be working in it.
 clean:

@@ -349,6 +349,10 @@ class BlockingEngine:
             self._thread, self._thread.run(self._engine.fork(run, from_node=from_node, key=key, by=by))
         )
 
+    def settle(self, *, timeout: float | None = None) -> None:
+        """Return when nothing is due and nothing is running. What waits for an event, a time or a person waits on."""
+        self._thread.run(self._engine.settle(timeout=timeout))
+
     def check(self, workflows: list[str] | None = None) -> list[Checked]:
         """Before a deploy: every open run against the code of this process. Nothing is started or written."""
         return self._thread.run(self._engine.check(workflows))

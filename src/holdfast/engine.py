@@ -56,7 +56,15 @@ from holdfast.runtime.unserved import UnservedQueues
 from holdfast.runtime.watch import Watch
 from holdfast.runtime.worker import Worker
 from holdfast.sending import broadcast_operation, send_operation
-from holdfast.start_options import Identified, StartOptions, StartOptionsOrTx, checked_text, start_operation
+from holdfast.settling import settle
+from holdfast.start_options import (
+    Identified,
+    StartOptions,
+    StartOptionsOrTx,
+    check_worker,
+    checked_text,
+    start_operation,
+)
 from holdfast.store.contract import Finding, FindRuns, Store, StoreStats, WorkerRow
 
 if TYPE_CHECKING:
@@ -397,7 +405,7 @@ class Engine:
         self, *, queues: tuple[str, ...] | list[str] = ("default",), concurrency: int = 100
     ) -> AbstractAsyncContextManager[Worker]:
         """Claim and run work in this process while the context lasts."""
-        _check_worker(queues, concurrency)
+        check_worker(queues, concurrency)
         return self._worker(tuple(queues), concurrency)
 
     @asynccontextmanager
@@ -425,6 +433,20 @@ class Engine:
             await worker.stop()
             if worker in self._workers:
                 self._workers.remove(worker)
+
+    @property
+    def local_workers(self) -> tuple[Worker, ...]:
+        """The workers of this engine in this process."""
+        return tuple(self._workers)
+
+    @property
+    def events_on_their_way(self) -> bool:
+        """Whether events of runs that ended here are being brought to others."""
+        return self._stray_events is not None and self._stray_events.busy
+
+    async def settle(self, *, timeout: float | None = None) -> None:
+        """Return when nothing is due and nothing is running. What waits for an event, a time or a person waits on."""
+        await settle(self, timeout)
 
     async def run_worker(
         self,
@@ -577,14 +599,3 @@ class Engine:
     async def doctor(self) -> list[Finding]:
         """Whether the store is healthy."""
         return await self.store.doctor()
-
-
-def _check_worker(queues: tuple[str, ...] | list[str] | str, concurrency: object) -> None:
-    if isinstance(queues, str):
-        raise UsageError(f"queues is the text {queues!r}", hint=f"give a list: queues=[{queues!r}]")
-    for queue in queues:
-        checked_text(queue, "a name in queues")
-    if not queues:
-        raise UsageError("queues is empty, so the worker would serve nothing", hint='give a list: queues=["default"]')
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-        raise UsageError(f"concurrency is {concurrency!r}", hint="give a whole number of 1 or more")

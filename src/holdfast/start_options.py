@@ -140,3 +140,15 @@ def microseconds(at: object) -> int:
             f"{at!r} has no time zone", hint="give an aware datetime, such as datetime.now(UTC) + timedelta(hours=1)"
         )
     return int(at.timestamp() * 1_000_000)
+
+
+def check_worker(queues: tuple[str, ...] | list[str] | str, concurrency: object) -> None:
+    """UsageError unless a worker like this could serve something."""
+    if isinstance(queues, str):
+        raise UsageError(f"queues is the text {queues!r}", hint=f"give a list: queues=[{queues!r}]")
+    for queue in queues:
+        checked_text(queue, "a name in queues")
+    if not queues:
+        raise UsageError("queues is empty, so the worker would serve nothing", hint='give a list: queues=["default"]')
+    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
+        raise UsageError(f"concurrency is {concurrency!r}", hint="give a whole number of 1 or more")

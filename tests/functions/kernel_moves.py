@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.core.function_operations import (
+    ENTRY_KINDS,
     EVENT,
     RESULT,
     TIMER,
@@ -103,7 +104,7 @@ def claim_functions(worker: str = "w", queue: str = "default", limit: int = 100)
 
 def entries_of(rows: dict[str, list[Any]], run: str) -> list[Entry]:
     """What entered a function, in order."""
-    return [entry_of(row.data) for row in rows["history"] if row.run == run and row.codec == "entry"]
+    return [entry_of(row.data) for row in rows["history"] if row.run == run and row.kind in ENTRY_KINDS]
 
 
 def whereabouts(rows: dict[str, list[Any]], event: str, run: str | None = None) -> list[str]:
@@ -168,5 +169,5 @@ def _of_one(run: Any, work: list[Any], waits: list[Any], history: list[Any]) -> 
             yield f"{run.id} is {run.status} and still waits"
     elif len([item for item in turns if item.status in ("blocked", READY, LEASED)]) != 1:
         yield f"{run.id} is {run.status} and its turns are {[item.status for item in turns]}"
-    answered = {entry_of(row.data).address for row in history if row.codec == "entry" and row.sequence > run.base}
+    answered = {entry_of(row.data).address for row in history if row.kind in ENTRY_KINDS and row.sequence > run.base}
     yield from (f"{run.id} waits at {row.address}, which was answered" for row in waits if row.address in answered)

@@ -101,12 +101,13 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     closes: tuple[str, ...] = ()  # addresses of waits that are over: their time came, or the code gave them up
     children: tuple[StartRun, ...] = ()
     refuses: tuple[Refusal, ...] = ()  # what came in and was not let in: dead letters, and their waits open again
+    unread: tuple[int, ...] = ()  # entries whose events the code had given up: they go back to the run's queue
     park: bool = False
     due: int | None = None  # when a parked function has to be woken at the latest
 
     @property
     def locked(self) -> bool:  # type: ignore[override]  # it depends on what is asked for
-        return bool(self.opens or self.closes or self.children or self.refuses)
+        return bool(self.opens or self.closes or self.children or self.refuses or self.unread)
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -124,6 +125,10 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     @property
     def concerns_all(self) -> bool:
         return False
+
+    @property
+    def ordered_by(self) -> tuple[str, ...]:
+        return (*self.runs, *self.topics, *(name for child in self.children for name in child.ordered_by))
 
 
 class ContinueAs(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):

@@ -186,11 +186,19 @@ class BuryUnknown(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     attempt: int
     error: bytes
 
+    @property
+    def concerns_all(self) -> bool:
+        return True  # whoever waits for the end that this may be
+
 
 class CancelRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     locked: ClassVar[bool] = True
     force: bool = False
     by: str = "an operator"
+
+    @property
+    def concerns_all(self) -> bool:
+        return True  # its children
 
 
 class PauseRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
@@ -225,6 +233,10 @@ class SkipNode(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     locked: ClassVar[bool] = True
     node: str
     by: str = "an operator"
+
+    @property
+    def concerns_all(self) -> bool:
+        return True  # whoever waits for the end that this may be
 
 
 class ForkRun(Operation, frozen=True, kw_only=True, gc=False, tag=True):
@@ -265,6 +277,10 @@ class DiscardDead(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     locked: ClassVar[bool] = True
     node: str
     by: str = "an operator"
+
+    @property
+    def concerns_all(self) -> bool:
+        return True  # whoever waits for the end of the run
 
 
 class SetHold(Operation, frozen=True, kw_only=True, gc=False, tag=True):

@@ -69,7 +69,7 @@ class EventOperations:
         if not _takes_events(run):
             return TargetEnded(run.status)
         event = _event(view, op, scope=op.run, target=op.run)
-        wait = _wait_of(view, run, op.name)
+        wait = wait_of(view, run, op.name)
         answer = "delivered" if wait is not None else "queued"
         view.insert(INPUTS, Input(scope=op.run, id=op.event, run=op.run, answer=answer, at=view.now))
         if wait is None:
@@ -83,13 +83,13 @@ class EventOperations:
         topic = event_topic(op.name)
         known = view.get(INPUTS, (topic, op.event))
         if known is not None:
-            return Delivered(known.answer) if known.answer else Queued(op.event)
+            runs = tuple(known.answer.split())
+            return Delivered(runs[0], runs) if runs else Queued(op.event)
         event = _event(view, op, scope=topic, target=None)
         reached = self._deliver_to_waiters(view, event, everybody=op.to_all)
-        first = reached[0] if reached else ""
-        view.insert(INPUTS, Input(scope=topic, id=op.event, run=None, answer=first, at=view.now))
+        view.insert(INPUTS, Input(scope=topic, id=op.event, run=None, answer=" ".join(reached), at=view.now))
         if reached:
-            return Delivered(first, tuple(reached))
+            return Delivered(reached[0], tuple(reached))
         view.insert(EVENTS, event)
         return Queued(op.event)
 
@@ -99,7 +99,7 @@ class EventOperations:
             return Changed(changed=False)  # K8, or somebody else has seen to it
         run = view.run(event.target) if event.target is not None else None
         if run is not None and _takes_events(run):
-            wait = _wait_of(view, run, event.name)
+            wait = wait_of(view, run, event.name)
             if wait is not None:
                 view.delete(EVENTS, event)
                 deliver(view, run, taken(wait.address, wait.name, wait.digest, event))
@@ -174,7 +174,8 @@ def _takes_events(run: Run) -> bool:
     return not run.ended and run.status != CANCELLING
 
 
-def _wait_of(view: View, run: Run, name: str) -> Wait | None:
+def wait_of(view: View, run: Run, name: str) -> Wait | None:
+    """The wait of the run that an event of this name ends, if there is one."""
     return next((row for row in view.find(WaitsOf(run.id)) if row.topic == event_topic(name)), None)
 
 
@@ -205,4 +206,4 @@ def taken(address: str, name: str, digest: str, event: Event) -> Entry:
     )
 
 
-__all__ = ["EventOperations", "oldest_queued", "taken"]
+__all__ = ["EventOperations", "oldest_queued", "taken", "wait_of"]

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from holdfast.core.errors import UsageError
 from holdfast.core.function_operations import (
     CONTINUED,
     ENDED_RUN,
+    ENTRY_KINDS,
     EVENT,
     REFUSED,
     ContinueAs,
@@ -25,7 +25,7 @@ from holdfast.core.function_operations import (
     event_topic,
     stored_event_id,
 )
-from holdfast.core.operations import RECORDED, REPEATED, Operation, Settled
+from holdfast.core.operations import RECORDED, REPEATED, CompleteWork, Operation, Settled
 from holdfast.core.queries import OpenWork, WaitsOf
 from holdfast.core.rows import (
     CALL,
@@ -35,18 +35,20 @@ from holdfast.core.rows import (
     EVENTS,
     GATE_OPEN,
     HISTORY,
+    INPUTS,
     READY,
     RUNS,
     WAITS,
     WORK,
     Event,
+    Input,
     Run,
     Wait,
     Work,
 )
 from holdfast.core.view import View
 from holdfast.models.delivery import append, close, ended_value, numbered, park
-from holdfast.models.event_operations import oldest_queued, taken
+from holdfast.models.event_operations import oldest_queued, taken, wait_of
 from holdfast.models.lifecycle import Lifecycle
 from holdfast.models.machine import mark_running
 
@@ -74,7 +76,7 @@ class FunctionOperations:
                 verdict=held.verdict, run_status=held.run_status, parked=parked, last=run.entries if run else 0
             )
         run, turn = held
-        recorded = self._recorded_since(view, run, op) if op.entries or op.opens else frozenset()
+        recorded = self._recorded_since(view, run, op) if op.entries or op.opens else frozenset[str]()
         entries = [entry for entry in op.entries if _identity(entry) not in recorded]
         # A wait is not opened once it is over: an entry that another process wrote, or one of these, has answered it.
         over = recorded | {_identity(entry) for entry in op.entries}
@@ -92,6 +94,8 @@ class FunctionOperations:
             run = close(view, run, frozenset(op.closes))
         for refusal in op.refuses:
             self._refuse(view, run, refusal)
+        for sequence in op.unread:
+            run = self._give_back(view, run, sequence)
         for child in op.children:
             self.lifecycle.start(view, child)
         for call in op.calls:
@@ -125,7 +129,7 @@ class FunctionOperations:
         found = set()
         for sequence in range(op.known + 1, run.entries + 1):  # what came in since is little, and read by key
             row = view.get(HISTORY, (run.id, sequence))
-            if row is not None and row.codec == ENTRY_CODEC:
+            if row is not None and row.kind in ENTRY_KINDS:
                 found.add(_identity(numbered(row).entry))
         return frozenset(found)
 
@@ -149,6 +153,28 @@ class FunctionOperations:
                 reason=refusal.reason,
             ),
         )
+
+    def _give_back(self, view: View, run: Run, sequence: int) -> Run:
+        """An event came for a wait that the code had given up: it is for the run's next wait. The entry stays."""
+        row, mark = view.get(HISTORY, (run.id, sequence)), f"unread:{sequence}"
+        if row is None or row.kind != EVENT or view.get(INPUTS, (run.id, mark)) is not None:
+            return run  # K8
+        entry = entry_of(row.data)
+        event = Event(
+            id=stored_event_id(f"{run.id}:{mark}", entry.source),
+            name=entry.event,
+            target=run.id,
+            payload=entry.value or b"null",
+            codec=entry.codec,
+            at=row.at,
+        )
+        view.insert(INPUTS, Input(scope=run.id, id=mark, run=run.id, answer="queued", at=view.now))
+        wait = wait_of(view, run, event.name)
+        if wait is not None:  # another branch waits for the same
+            run = close(view, run, frozenset({wait.address}))
+            return append(view, run, taken(wait.address, wait.name, wait.digest, event))
+        view.insert(EVENTS, event)
+        return replace(run, mailbox=run.mailbox + 1)
 
     def _open(self, view: View, run: Run, wait: OpenWait) -> Run:
         """I51: what was sent to this run before what was broadcast; in each the oldest of all awaited names."""
@@ -238,8 +264,9 @@ class FunctionOperations:
             return self.lifecycle.complete(
                 view, CompleteWork(run=op.run, node=op.node, attempt=op.attempt, token=op.token)
             )
-        run = self._give_back_unseen(view, run, op.known)
         run = close(view, run, None)
+        for sequence in range(op.known + 1, run.entries + 1):  # its code has not seen these, and never will
+            run = self._give_back(view, run, sequence)
         run = append(view, run, Entry(address="", kind=CONTINUED, name=op.workflow, value=op.input, codec=op.codec))
         run = replace(run, base=run.entries)
         for work in view.find(OpenWork(run.id)) if run.active > 1 else ():  # calls that nobody waits for any more
@@ -248,6 +275,11 @@ class FunctionOperations:
                 view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
         view.put(RUNS, run)
         return Settled(verdict=RECORDED, run_status=run.status)
+
+
+def _identity(entry: Entry) -> str:
+    """What an entry is found again by: its address, or what it says of the whole function."""
+    return entry.address or f"{entry.kind} {entry.name}"
 
 
 __all__ = ["FunctionOperations"]

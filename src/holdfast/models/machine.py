@@ -198,8 +198,11 @@ def end_run(view: View, run: Run, status: str, *, result: bytes | None = None, r
         for work in view.find(OpenWork(run.id)):
             # I10: tokens grow relative to the stored value, so whatever in-flight code returns is stale.
             view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
-        for wait in view.find(WaitsOf(run.id)):
+        waits = view.find(WaitsOf(run.id))
+        for wait in waits:
             view.delete(WAITS, wait)
+        if run.model == "function":  # there `remaining` counts the waits
+            run = replace(run, remaining=run.remaining - len(waits))
         run = replace(run, active=0)
     run = replace(run, status=status, result=result, reason=reason, finished=view.now)
     run = empty_mailbox(view, run)

@@ -114,7 +114,7 @@ class Operators:
         elif run.status != CANCELLING:
             machine.cancel(view, run, self.definitions, op.by)
         for child in view.find(ChildrenOf(run.id)):  # unless it was detached, what a run started ends with it
-            if not child.ended and child.status != CANCELLING:
+            if not child.ended and (op.force or child.status != CANCELLING):
                 self._cancel(view, child, op)
 
     def pause(self, view: View, op: PauseRun) -> Changed:

@@ -65,12 +65,12 @@ class Caretaker:
         await self.take_over(own_id)
         await self._heal_if_due()
 
-    async def look_after_others(self, own_id: str) -> None:
-        """One round of all duties; `own_id` is the worker that must not take over from itself."""
+    async def look_after_others(self, own_id: str, *, everything: bool = False) -> None:
+        """One round of duties, the seldom ones too if asked; `own_id` must not be taken over from by itself."""
         await self.take_over(own_id)
-        if self._rounds % OFTEN == 0:
+        if everything or self._rounds % OFTEN == 0:
             await self.stray_events.see_to_all()
-        seldom = self._rounds % SELDOM == 0
+        seldom = everything or self._rounds % SELDOM == 0
         if seldom or self._unknown_since:
             await self._bury_unknown()
         if seldom:

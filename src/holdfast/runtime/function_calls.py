@@ -150,8 +150,10 @@ class CallRunner:
                 step.opens.append(_open(pending, (), (request.run_id,)))
             case _:
                 work = self._perform(function, run, pending)
-                # A lone call needs no task of its own, as nothing else of the function is going on.
-                if alone and not function.running and not function.opened and function.next_due() is None:
+                # A lone call needs no task of its own, as nothing else of the function is going on. A wait that was
+                # given up is closed first: it must not take events while the call runs.
+                quiet = not function.running and not function.opened and not step.closes
+                if alone and quiet and function.next_due() is None:
                     step.inline = work
                 else:
                     self._start(function, pending.address, work)

@@ -31,7 +31,17 @@ from holdfast.authoring.function_calls import (
 )
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registry
-from holdfast.core.codec import Codecs, decode_error, decode_stored_result, encode_stored_result, unlabelled
+from holdfast.core.codec import (
+    DEFAULT_CODECS,
+    DEFAULT_LIMIT_BYTES,
+    MAX_INT,
+    Codecs,
+    decode_error,
+    decode_stored_result,
+    digest as digest_of_bytes,
+    encode_stored_result,
+    unlabelled,
+)
 from holdfast.core.errors import PayloadRefused, RunCancelled, RunFailed, UsageError
 from holdfast.core.function_operations import CANCEL as CANCEL_ENTRY
 from holdfast.core.function_operations import ENDED_RUN, EVENT, FAILURE, PATCH, TIMER, Entry, Numbered, Sent
@@ -49,6 +59,28 @@ StoredRequest = tuple[str, str]
 
 _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
 _decode_sent = msgspec.json.Decoder(Sent).decode
+
+
+class PreparedCall(ActionCall, frozen=True):
+    """An action call with its arguments encoded: they are needed for its digest, and again when it is made.
+
+    The digest is over the JSON of the arguments as the code gives them. A dict that is filled in another order in a
+    replay is a difference that must show, or a set in it would give its elements the wrong results (I48).
+    """
+
+    data: bytes
+
+    @classmethod
+    def of(cls, request: ActionCall) -> PreparedCall:
+        return cls(request.action, request.args, request.kwargs, request.encoded(limit=MAX_INT))
+
+    def encoded(self, *, limit: int = DEFAULT_LIMIT_BYTES, codecs: Codecs = DEFAULT_CODECS) -> bytes:
+        if codecs.default.tag == DEFAULT_CODECS.default.tag and len(self.data) <= limit:
+            return self.data
+        return super().encoded(limit=limit, codecs=codecs)
+
+    def digest(self) -> str:
+        return digest_of_bytes(self.data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +363,9 @@ class LiveFunction:
         return self._behind or any(not self.loop.asked_for(address) for address in self._stored)
 
     def call(self, request: Request) -> Coroutine[Any, Any, Any]:
+        if request.__class__ is ActionCall:
+            prepared = PreparedCall.of(request)
+            return DurableCall(self.loop, prepared.kind, prepared.name, prepared.digest(), prepared)
         return DurableCall(self.loop, request.kind, request.name, request.digest(), request)
 
     def now(self) -> datetime:

@@ -51,7 +51,7 @@ def waits_for_something_else(
         found = "the function has ended without asking for it"
     else:
         found = "found nothing that waits there"
-    return _differs(run_id, address, f"expected to wait for {name}, {found}")
+    return _differs(run_id, address, f"expected {name}, which the run waits for, {found}")
 
 
 def timer_differs(run_id: str, entry: Entry, due_us: int, line: str) -> NonDeterminism:

@@ -34,6 +34,10 @@ class StrayEventKeeper:
         if any(event.status == ORPHANED for event in commit.changes.inserts.get(EVENTS, ())) and self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look(), name="holdfast-stray-events")
 
+    @property
+    def busy(self) -> bool:
+        return self._looking is not None
+
     async def _look(self) -> None:
         try:
             await self.see_to_all()

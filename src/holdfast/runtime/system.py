@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Final, TypeVar
+from types import TracebackType
+from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.core.errors import EngineClosed
 from holdfast.core.ids import uuid7
@@ -30,7 +31,20 @@ _COUNTER_START_END: Final = _COUNTER_END // 2
 
 sleep: Final = time.sleep
 
-Within = Callable[[float | None], asyncio.Timeout]
+
+class TimeLimit(Protocol):
+    """What `asyncio.timeout` gives: a block that is cut short, with TimeoutError, when its time is up."""
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None: ...
+
+    def expired(self) -> bool: ...
+
+
+Within = Callable[[float | None], TimeLimit]
 """A block that may take no longer than this many seconds: of the machine's time, or of a clock that a test turns."""
 
 

@@ -584,6 +584,15 @@ class Worker:
 
     # -- for tests and people
 
+    async def notice_time(self) -> None:
+        """Somebody turned the clock by hand: keep the lease, and look for what has become due."""
+        await self._beat()
+        self._wake.set()
+
+    async def look_after_others(self) -> None:
+        """All that a caretaker does in the course of an hour, now."""
+        await self._caretaker.look_after_others(self.id, everything=True)
+
     @property
     def running(self) -> list[dict[str, Any]]:
         return [{"run": run, "node": node, "attempt": number} for run, node, number in self._running]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from holdfast.core import failpoints
 from holdfast.core.errors import UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.queries import AllWork, EventsFor, QueuedEvents, RunByKey
+from holdfast.core.queries import AllWork, DueWork, EventsFor, QueuedEvents, RunByKey
 from holdfast.core.rows import (
     ACTION_ENOUGH,
     DEAD,
@@ -68,6 +68,8 @@ class MemoryStore:
         self.tables: dict[Table[Any], dict[Key, Any]] = {table: {} for table in tables}
         self._of_run: dict[Table[Any], dict[str, dict[Key, Any]]] = {table: {} for table in tables}
         self._ready: dict[str, dict[Key, Work]] = {}  # claimable items by queue
+        self._leased: dict[Key, Work] = {}
+        self._delayed: dict[str, list[tuple[int, Key]]] = {}  # heaps by queue; what has changed since is skipped
         self._keys: dict[tuple[str, str], str] = {}
         self._queued = QueuedEventsByAge()
         self._workers: dict[str, WorkerRow] = {}
@@ -146,6 +148,12 @@ class MemoryStore:
                 ready[key] = row
             else:
                 ready.pop(key, None)
+            if row.status == LEASED:
+                self._leased[key] = row
+            else:
+                self._leased.pop(key, None)
+            if row.status == READY and row.gate == GATE_DUE:
+                heapq.heappush(self._delayed.setdefault(row.queue, []), (row.due, key))
         elif table is EVENTS:
             self._queued.add(row)
         elif table is RUNS and row.key is not None and not row.superseded:
@@ -159,6 +167,7 @@ class MemoryStore:
             self._of_run[table].get(run, {}).pop(key, None)
         if table is WORK:
             self._ready.get(row.queue, {}).pop(key, None)
+            self._leased.pop(key, None)
         elif table is RUNS and row.key is not None and self._keys.get((row.workflow, row.key)) == row.id:
             del self._keys[(row.workflow, row.key)]
 
@@ -206,12 +215,28 @@ class MemoryStore:
         if isinstance(need, RunByKey):
             found = self._keys.get((need.workflow, need.key))
             return [] if found is None else [self.tables[RUNS][(found,)]]
+        if isinstance(need, DueWork):
+            return self._due(need)
         if isinstance(need, QueuedEvents):
             return self._queued.oldest(need, self.tables[EVENTS])
         run = need.run if isinstance(need, EventsFor) else need.of_run
         rows = self.tables[need.table] if run is None else self._of_run[need.table].get(run, {})
         matching = sorted((row for row in rows.values() if need.matches(row)), key=need.order)
         return matching[: getattr(need, "limit", None)]
+
+    def _due(self, need: DueWork) -> list[Work]:
+        found = dict(self._leased)
+        for ready in self._ready.values():
+            found.update(ready)
+        for heap in self._delayed.values():  # below what is not due, nothing is
+            places = [0]
+            while places:
+                place = places.pop()
+                if place < len(heap) and heap[place][0] <= need.now:
+                    if (work := self.tables[WORK].get(heap[place][1])) is not None:
+                        found[heap[place][1]] = work
+                    places += (2 * place + 1, 2 * place + 2)
+        return [work for work in found.values() if need.matches(work)][: need.limit]
 
     async def history(self, run: str, after: int = 0) -> list[History]:
         rows = self._of_run[HISTORY].get(run, {}).values()
@@ -279,16 +304,21 @@ class MemoryStore:
 
     async def promote(self, queues: Sequence[str]) -> int | None:
         now, next_due = self._clock.now_us(), None
-        for work in list(self.tables[WORK].values()):
-            if work.status == READY and work.gate == GATE_DUE and work.queue in queues:
-                if work.due <= now:
+        for queue in queues:
+            heap = self._delayed.get(queue, [])
+            while heap:
+                due, key = heap[0]
+                work = self.tables[WORK].get(key)
+                if work is not None and (work.status, work.gate, work.due) == (READY, GATE_DUE, due):
+                    if due > now:
+                        next_due = due if next_due is None else min(due, next_due)
+                        break
                     self._save(WORK, replace(work, gate=GATE_OPEN))
-                elif next_due is None or work.due < next_due:
-                    next_due = work.due
+                heapq.heappop(heap)
         return next_due
 
     async def leased_to(self, worker: str) -> list[Work]:
-        return [work for work in self.tables[WORK].values() if work.status == LEASED and work.worker == worker]
+        return [work for work in self._leased.values() if work.worker == worker]
 
     async def dead(self, limit: int) -> list[Work]:
         return [work for work in self.tables[WORK].values() if work.status == DEAD][:limit]
@@ -346,7 +376,7 @@ class MemoryStore:
     async def lapsed_workers(self, exclude: str) -> list[str]:
         now = self._clock.now_us()
         lapsed = [w.id for w in self._workers.values() if w.lease_until < now and w.id != exclude]
-        owners = {work.worker for work in self.tables[WORK].values() if work.status == LEASED and work.worker}
+        owners = {work.worker for work in self._leased.values() if work.worker}
         return lapsed + sorted(owners - set(self._workers) - {exclude})
 
     async def workers(self) -> list[WorkerRow]:
