@@ -437,7 +437,7 @@ class Coordinator:
             if not needs:
                 break
             # K2: no row is read, and so perhaps locked, before its run is.
-            if beyond := {run for need in needs if (run := _run_of(need)) is not None} - runs:
+            if beyond := {owner for need in needs if (owner := _run_of(need)) is not None} - runs:
                 return view, Changes(), beyond
         changes = view.changes()
         unlocked = {row.id for row, _ in changes.updates.get(RUNS, ())} - runs

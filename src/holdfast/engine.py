@@ -116,7 +116,7 @@ class Engine:
         self._watch: Watch | None = None
         self._announcer: Announcer | None = None
         self._workers: list[Worker] = []
-        self._stray_events: StrayEventKeeper | None = None
+        self.stray_events: StrayEventKeeper | None = None
         self._unserved = UnservedQueues(lambda: self.store)
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -163,9 +163,9 @@ class Engine:
         )
         self._store, self._coordinator = store, coordinator
         self._watch = Watch(store, coordinator.cache.run_row)
-        self._stray_events = StrayEventKeeper(store, coordinator)
+        self.stray_events = StrayEventKeeper(store, coordinator)
         coordinator.observers += [self._watch.on_commit, Counting(self.metrics).on_commit]
-        coordinator.observers.append(self._stray_events.on_commit)
+        coordinator.observers.append(self.stray_events.on_commit)
         if os.environ.get("HOLDFAST_TRACE") == "operations":
             tracer = Tracer(sys.stderr.write)
             coordinator.observers.append(tracer.on_commit)
@@ -186,8 +186,8 @@ class Engine:
         self._unserved.close()
         for task in list(self._background):
             task.cancel()
-        if self._stray_events is not None:
-            await self._stray_events.close()
+        if self.stray_events is not None:
+            await self.stray_events.close()
         await self._coordinator.close()
         if self._announcer is not None:
             await self._announcer.close()
@@ -438,11 +438,6 @@ class Engine:
     def local_workers(self) -> tuple[Worker, ...]:
         """The workers of this engine in this process."""
         return tuple(self._workers)
-
-    @property
-    def events_on_their_way(self) -> bool:
-        """Whether events of runs that ended here are being brought to others."""
-        return self._stray_events is not None and self._stray_events.busy
 
     async def settle(self, *, timeout: float | None = None) -> None:
         """Return when nothing is due and nothing is running. What waits for an event, a time or a person waits on."""

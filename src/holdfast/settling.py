@@ -60,7 +60,7 @@ async def look(engine: Engine) -> Moving:
         running=tuple(work for work in due if work.status == LEASED),
         ready=tuple(served),
         unserved=tuple(work for work in ready if work not in served),
-        events=engine.events_on_their_way,
+        events=engine.stray_events is not None and engine.stray_events.busy,
     )
 
 

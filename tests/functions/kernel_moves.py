@@ -108,9 +108,10 @@ def entries_of(rows: dict[str, list[Any]], run: str) -> list[Entry]:
 
 
 def whereabouts(rows: dict[str, list[Any]], event: str, run: str | None = None) -> list[str]:
-    """Where an event is: in the history of these runs, in their mailboxes, or stored for anybody."""
-    runs = sorted({row.run for row in rows["history"]})
-    found = [each for each in runs for entry in entries_of(rows, each) if entry.kind == EVENT and entry.source == event]
+    """Where an event is: in the histories that these runs go on from, in their mailboxes, or stored for anybody."""
+    base = {row.id: row.base for row in rows["runs"]}
+    current = [row for row in rows["history"] if row.kind == EVENT and row.sequence > base[row.run]]
+    found = [row.run for row in current if entry_of(row.data).source == event]
     found += ["stored" if row.target is None else row.target for row in rows["events"] if sent_id(row.id) == event]
     return [place for place in found if run is None or place in (run, "stored")]
 

@@ -26,7 +26,7 @@ from holdfast.core.function_operations import (
     stored_event_id,
 )
 from holdfast.core.operations import RECORDED, REPEATED, CompleteWork, Operation, Settled
-from holdfast.core.queries import OpenWork, WaitsOf
+from holdfast.core.queries import Attempts, OpenWork, WaitsOf
 from holdfast.core.rows import (
     CALL,
     CANCELLED,
@@ -34,6 +34,7 @@ from holdfast.core.rows import (
     DEAD_EVENT,
     EVENTS,
     GATE_OPEN,
+    GAVE_UP,
     HISTORY,
     INPUTS,
     READY,
@@ -76,7 +77,8 @@ class FunctionOperations:
                 verdict=held.verdict, run_status=held.run_status, parked=parked, last=run.entries if run else 0
             )
         run, turn = held
-        recorded = self._recorded_since(view, run, op) if op.entries or op.opens else frozenset[str]()
+        says = op.entries or op.opens or op.calls
+        recorded = self._recorded_since(view, run, op) if says else frozenset[str]()
         entries = [entry for entry in op.entries if _identity(entry) not in recorded]
         # A wait is not opened once it is over: an entry that another process wrote, or one of these, has answered it.
         over = recorded | {_identity(entry) for entry in op.entries}
@@ -99,7 +101,8 @@ class FunctionOperations:
         for child in op.children:
             self.lifecycle.start(view, child)
         for call in op.calls:
-            run = self._queue(view, run, call)
+            if call.address.rpartition("|")[2] not in recorded:
+                run = self._queue(view, run, call)
         for wait in opens:
             run = self._open(view, run, wait)
         # Only what the driver has seen may be waited with: whatever else came in is delivered first.
@@ -226,7 +229,11 @@ class FunctionOperations:
 
     def _queue(self, view: View, run: Run, call: QueuedCall) -> Run:
         if view.probe(WORK, (run.id, call.address, call.attempt)) is not None:
-            return run
+            latest: Work = view.find(Attempts(run.id, frozenset({call.address})))[-1]
+            if latest.status not in GAVE_UP and latest.status != CANCELLED:
+                return run  # K8
+            # The run had failed, which ended its calls, and was retried. (A failure that it was told of is recorded.)
+            call = replace(call, attempt=latest.attempt + 1)
         due = max(call.due, view.now)
         work = Work(
             run=run.id,

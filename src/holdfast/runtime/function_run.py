@@ -30,7 +30,7 @@ from holdfast.authoring.function_calls import (
     Wait,
 )
 from holdfast.authoring.functions import Workflow
-from holdfast.authoring.registry import Registry
+from holdfast.authoring.registry import Registered, Registry
 from holdfast.core.codec import (
     DEFAULT_CODECS,
     DEFAULT_LIMIT_BYTES,
@@ -38,9 +38,11 @@ from holdfast.core.codec import (
     Codecs,
     decode_error,
     decode_stored_result,
-    digest as digest_of_bytes,
     encode_stored_result,
     unlabelled,
+)
+from holdfast.core.codec import (
+    digest as digest_of_bytes,
 )
 from holdfast.core.errors import PayloadRefused, RunCancelled, RunFailed, UsageError
 from holdfast.core.function_operations import CANCEL as CANCEL_ENTRY
@@ -226,8 +228,11 @@ class LiveFunction:
 
     def _present_name(self, recorded: str, asked: Pending) -> str:
         """I15: what was recorded under an alias is the same call; otherwise the name as it was recorded."""
-        kinds = {ActionCall: self.registry.actions, ChildCall: self.registry.workflows}
-        found = kinds.get(type(asked.payload), {}).get(recorded)
+        found: Registered | None = None
+        if isinstance(asked.payload, ActionCall):
+            found = self.registry.actions.get(recorded)
+        elif isinstance(asked.payload, ChildCall):
+            found = self.registry.workflows.get(recorded)
         return recorded if found is None else found.__holdfast__.name
 
     def _decoded(self, entry: Entry, pending: Pending | None, at: int) -> tuple[str, Any]:
