@@ -320,6 +320,10 @@ class BlockingEngine:
         """Claim and run work in this process while the context lasts."""
         return self._thread.entered(self._engine.worker(queues=queues, concurrency=concurrency))
 
+    def settle(self, *, timeout: float | None = None) -> None:
+        """Return when nothing is due and nothing is running. What waits for an event, a time or a person waits on."""
+        self._thread.run(self._engine.settle(timeout=timeout))
+
     def get(self, run_id: str) -> BlockingHandle[Any]:
         """A handle on a run by its id."""
         return BlockingHandle(self._thread, self._engine.get(run_id))
@@ -339,6 +343,10 @@ class BlockingEngine:
             self._engine.find(workflow=workflow, status=status, tags=tags, since=since, limit=limit, after=after)
         )
 
+    def find_executions(self, ancestry_hash: str) -> list[tuple[str, StepExecution]]:
+        """The attempts that carry this hash, each with its run: one, and one more for every fork that shares it."""
+        return self._thread.run(self._engine.find_executions(ancestry_hash))
+
     def fork(
         self, run: str | Identified, *, from_node: str, key: str | None = None, by: str = "an operator"
     ) -> BlockingHandle[Any]:
@@ -348,10 +356,6 @@ class BlockingEngine:
         return BlockingHandle(
             self._thread, self._thread.run(self._engine.fork(run, from_node=from_node, key=key, by=by))
         )
-
-    def settle(self, *, timeout: float | None = None) -> None:
-        """Return when nothing is due and nothing is running. What waits for an event, a time or a person waits on."""
-        self._thread.run(self._engine.settle(timeout=timeout))
 
     def check(self, workflows: list[str] | None = None) -> list[Checked]:
         """Before a deploy: every open run against the code of this process. Nothing is started or written."""
@@ -382,15 +386,18 @@ class BlockingEngine:
         return self._thread.run(self._engine.holds())
 
     def dead(self, limit: int = 100) -> list[DeadLetter]:
-        """Dead letters, oldest first."""
+        """Dead letters, oldest first: work that could not be run, and events that nobody could take."""
         return self._thread.run(self._engine.dead(limit))
 
     def replay_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
-        """Give a dead node a new attempt, or bring a dead event to others; False if there is nothing to replay."""
+        """Give a dead node of a run a new attempt, or bring a dead event (its id alone) to whoever waits for it.
+
+        False if there is nothing to replay.
+        """
         return self._thread.run(self._engine.replay_dead(id, node, by=by))
 
     def discard_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
-        """Close a dead letter for good: the run of a dead node fails, a dead event is gone."""
+        """Close a dead letter for good: the run of a dead node fails, a dead event (its id alone) is gone."""
         return self._thread.run(self._engine.discard_dead(id, node, by=by))
 
     def prune(self, *, older_than_seconds: float, on_batch: Callable[[int], None] | None = None) -> int:

@@ -37,7 +37,7 @@ from holdfast.core.queries import Holds
 from holdfast.core.rows import Hold
 from holdfast.core.settings import Settings, make_settings
 from holdfast.dead_letters import DeadLetter
-from holdfast.handle import Handle
+from holdfast.handle import Handle, StepExecution, executions_by_ancestry
 from holdfast.joining import apply_in, start_in
 from holdfast.listing import Runs, page_of, question
 from holdfast.models.dag import definition_id
@@ -494,6 +494,10 @@ class Engine:
         """Runs that match, newest first; `after` is the cursor of the page before."""
         rows = await self.store.find(question(workflow, status, tags, since, limit, after))
         return page_of(rows, limit)
+
+    async def find_executions(self, ancestry_hash: str) -> list[tuple[str, StepExecution]]:
+        """The attempts that carry this hash, each with its run: one, and one more for every fork that shares it."""
+        return await executions_by_ancestry(self, checked_text(ancestry_hash, "ancestry_hash"))
 
     # -- operating
 

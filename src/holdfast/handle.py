@@ -34,7 +34,7 @@ from holdfast.core.operations import (
     SkipNode,
     StoreGraph,
 )
-from holdfast.core.queries import AllWork, DefinitionById, WaitsOf
+from holdfast.core.queries import AllWork, ByAncestry, DefinitionById, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLED,
@@ -362,6 +362,18 @@ class Handle(Generic[R]):
         """The graph with the state of every node, for a page or a document."""
         states = {state.id: state.state for state in await self.nodes_with_state()}
         return (await self.dag()).mermaid(states)
+
+
+async def executions_by_ancestry(engine: Engine, ancestry_hash: str) -> list[tuple[str, StepExecution]]:
+    """Every attempt with this hash (I28), with the run it belongs to."""
+    found: list[Work] = await engine.store.rows(ByAncestry(ancestry_hash))
+    runs = {run.id: run for run in await engine.store.runs([work.run for work in found])}
+    executions = []
+    for work in found:
+        graph = await engine.definitions.load(engine.store, runs[work.run]) if work.run in runs else None
+        known = None if graph is None else graph.by_id.get(work.node)
+        executions.append((work.run, _execution(work, work.node if known is None else known.name)))
+    return executions
 
 
 def _time(microseconds: int) -> datetime:

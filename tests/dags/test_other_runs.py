@@ -80,7 +80,7 @@ async def test_i55_a_job_runs_again_when_a_run_that_it_started_has_ended(url: st
     @hf.action(registry=registry)
     async def parent() -> None:
         handle = await engine.start(child, 21, key=hf.current().idempotency_key)
-        if not (await engine.get(handle.id).status()) == COMPLETED:
+        if await engine.get(handle.id).status() != COMPLETED:
             hf.current().reattempt(after_run=handle)
         seen.append(str(await handle.result(timeout=1)))
 
@@ -96,3 +96,35 @@ async def test_i55_a_job_runs_again_when_a_run_that_it_started_has_ended(url: st
 
 async def _is(engine: hf.Engine, run: str, node: str, status: str) -> bool:
     return bool(rows := await work_of(engine, run, node)) and rows[-1].status == status
+
+
+async def test_g9_a_run_whose_last_node_waits_for_another_run_is_not_stuck(url: str) -> None:
+    """G9: nothing of it is active, but something will move it: it is not paused for that."""
+    registry, gate, seen = hf.Registry(), asyncio.Event(), list[str]()
+
+    @hf.action(registry=registry)
+    async def upstream() -> None: ...
+
+    class Two(hf.Dag, registry=registry):
+        after: str
+
+        @hf.task(depends_on_run="after")
+        async def waits(self) -> None:
+            seen.append("waits")
+
+        @hf.task
+        async def other(self) -> None:
+            await gate.wait()
+            seen.append("other")
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        first = await engine.start(upstream, paused=True)
+        second = await engine.start(Two(after=first.id))
+        await until(lambda: _is(engine, second.id, "waits", BLOCKED), "the node waits")
+        gate.set()
+        await until(lambda: _is(engine, second.id, "other", COMPLETED), "the other branch is done")
+        assert await second.status() == "running"
+        await first.resume()
+        await second.result(timeout=10)
+        assert seen == ["other", "waits"]
+        await assert_sound(engine)

@@ -101,6 +101,7 @@ class StartRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     paused: bool = False
     if_exists: str = "same"  # or "restart": a new run under the key once the old one has ended
     parent: str | None = None
+    depth: int = 0
     override: PolicyOverride | None = None
     nodes: bytes = b""  # the graph to store, if it is none that code holds
     signature: str = ""

@@ -240,6 +240,17 @@ class ByAncestry(Query, frozen=True, gc=False):
         return row.ancestry == self.ancestry
 
 
+class RunsLeftBehind(Query, frozen=True, gc=False):
+    """Open runs that somebody without the right code has settled something of: what follows is not decided yet."""
+
+    table: ClassVar[Table[Any]] = RUNS
+    limit: int
+
+    def matches(self, row: Run) -> bool:
+        open_run = row.finished is None and row.definition is None and row.status != PAUSED
+        return open_run and row.model == "dag" and row.signature is None
+
+
 class RunsToReshape(Query, frozen=True, gc=False):
     """Open runs that follow an older version of code than this one (workflow, signature, when it was seen)."""
 

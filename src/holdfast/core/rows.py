@@ -85,6 +85,7 @@ class Run(Row, frozen=True, gc=False):
     adopted: int = 0  # when the code was first seen that shaped it: only code that was seen later may reshape it
     base: int = 0  # the entry after which a function's history begins: it went on as another call there
     mailbox: int = 0  # events that were sent to it and that it has not taken
+    depth: int = 0  # how many runs there are above it that started each other, detached ones too
 
     @property
     def ended(self) -> bool:

@@ -58,6 +58,8 @@ class Settings:
     """How many waiting functions stay in memory; the others are replayed when they are woken."""
     resident_seconds: float = 60.0
     """How long a waiting function stays in memory."""
+    child_depth: int = 100
+    """How many levels of children a run may have below it; a workflow that starts itself for ever is stopped there."""
     hand_over: bool = True
     """Whether newly ready work may be leased to this process in the commit that makes it ready."""
 

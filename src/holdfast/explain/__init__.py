@@ -1,8 +1,8 @@
 """`holdfast explain`: in plain words, why a run is not progressing now and what would move it.
 
 Reads committed rows only; nothing here is ever used for a decision. `situation.py` reads, `causes.py` finds what holds
-each item of work up, `telling.py` has the words, and this module puts them together for the run as a whole. However
-many nodes a run has, an explanation stays as short as a person wants it.
+each item of work up, `telling.py` has the words (`functions.py` those of durable functions), and this module puts them
+together for the run as a whole. However many nodes a run has, an explanation stays as short as a person wants it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.explain import causes as c
+from holdfast.explain import functions
+from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import Situation, look
-from holdfast.explain.telling import Fix, Reason, fix, newer_code, tell
+from holdfast.explain.telling import newer_code, tell
 from holdfast.explain.words import brief, clock, nodes, span, verb
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store
@@ -70,8 +72,11 @@ async def explain(store: Store, run: Run, definitions: RegistryDefinitions) -> E
     fixes = list(_pause_fixes(s))
     if _waits_for_code(s):
         reasons.insert(0, newer_code(s))
+    reasons += functions.other_events(s)
     for reason in reasons:
         fixes += reason.fixes
+    if run.status == CANCELLING:
+        fixes.append(fix("to end it now, without what it still does", "cancel", run.id, "--force"))
     return _explanation(s, _summary(s, found), _not_said(s, reasons), fixes)
 
 
@@ -125,12 +130,14 @@ def _summary(s: Situation, found: dict[c.Cause, list[Work]]) -> str:
     if s.run.status == PAUSED:
         return _paused(s)
     if s.run.status == CANCELLING:
-        return f"{s.title} is being cancelled and cleans up"
+        return f"{s.title} is being {_said_once(CANCELLED, _why(s.run))}: it runs its rollbacks and `finally` blocks"
     kinds = {cause[0] for cause in found}
     if _waits_for_code(s) and c.RUNS not in kinds:
         return f"{s.title} waits for newer code of {s.run.workflow}"
     by_itself = kinds <= set(c.BY_ITSELF) and (s.live or c.OWNER_GONE not in kinds) and not _waits_for_code(s)
     ending = ". Nothing needs to be done" if by_itself and found else ""
+    if s.is_function:
+        return f"{functions.summary(s)}{ending}"
     for kind, sentence in (
         (c.RUNS, "is running {}"),
         (c.OWNER_GONE, "waits for {}, whose worker is gone"),
@@ -169,7 +176,7 @@ def _pause_fixes(s: Situation) -> tuple[Fix, ...]:
         return ()
     if any(item.status in GAVE_UP for item in s.work):
         return ()  # the node that gave up says it better
-    if not any(item.status in (READY, LEASED) for item in s.work):
+    if not s.waits and not s.is_function and not any(item.status in (READY, LEASED) for item in s.work):
         stuck = [s.name(item.node) for item in s.work if item.status == BLOCKED]
         skips = [fix(f"to go on without {name}", "skip", s.run.id, name, *s.app()) for name in stuck[:MOST_ALIKE]]
         return (*skips, fix("to see every node", "show", s.run.id), fix("to give it up", "cancel", s.run.id))

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.core.codec import decode_error
-from holdfast.core.rows import BLOCKED, DEAD, GATE_DUE, GAVE_UP, JOB, LEASED, PAUSED, READY, Hold, Work
+from holdfast.core.rows import (
+    BLOCKED,
+    CALL,
+    DEAD,
+    GATE_DUE,
+    GAVE_UP,
+    JOB,
+    LEASED,
+    OPEN_WORK,
+    PAUSED,
+    READY,
+    Hold,
+    Work,
+)
 from holdfast.explain.situation import Situation
 from holdfast.explain.words import brief
 
@@ -15,6 +28,8 @@ Cause = tuple[str, ...]
 # In the order in which a reader wants them: what only a person can mend first, what mends itself last.
 GAVE_UP_FOR_GOOD: Final = "gave up"
 DEAD_LETTER: Final = "dead letter"
+WAITS: Final = "waits"
+WAITS_FOR_NOTHING: Final = "waits for nothing"
 HELD: Final = "held"
 NO_WORKER: Final = "no worker"
 NO_QUEUE: Final = "no queue"
@@ -25,19 +40,35 @@ NO_SLOT: Final = "no slot"
 BACKING_OFF: Final = "backing off"
 ASKED_AGAIN: Final = "asked again"
 DUE_LATER: Final = "due later"
+SLEEPS: Final = "sleeps"
 RUNS: Final = "runs"
 IS_BLOCKED: Final = "is blocked"
-FOR_A_PERSON: Final = (GAVE_UP_FOR_GOOD, DEAD_LETTER, HELD, NO_WORKER, NO_QUEUE, UNKNOWN_STEP, UNKNOWN_JOB)
-BY_ITSELF: Final = (OWNER_GONE, NO_SLOT, BACKING_OFF, ASKED_AGAIN, DUE_LATER, RUNS, IS_BLOCKED)
+FOR_A_PERSON: Final = (
+    GAVE_UP_FOR_GOOD,
+    DEAD_LETTER,
+    WAITS,
+    WAITS_FOR_NOTHING,
+    HELD,
+    NO_WORKER,
+    NO_QUEUE,
+    UNKNOWN_STEP,
+    UNKNOWN_JOB,
+)
+BY_ITSELF: Final = (OWNER_GONE, NO_SLOT, BACKING_OFF, ASKED_AGAIN, DUE_LATER, RUNS, SLEEPS, IS_BLOCKED)
 ORDER: Final = (*FOR_A_PERSON, *BY_ITSELF)
 
 
 def causes_of(s: Situation, item: Work) -> list[Cause]:
     """Why this item is not done: one cause, or two for a failed item that nobody would run when its time has come."""
+    if item.status in GAVE_UP and item.kind == CALL:
+        return []  # the function was told, and it is for its code to do something about it
+    if s.is_parked(item):
+        return _of_parked(s, item)
     if item.status in GAVE_UP:
         return [(DEAD_LETTER if item.status == DEAD else GAVE_UP_FOR_GOOD, item.node)]
     if item.status == BLOCKED:
-        return [(IS_BLOCKED, item.node)]
+        awaits_runs = any(wait.address == item.node for wait in s.waits)
+        return [(WAITS if awaits_runs else IS_BLOCKED, item.node)]
     if item.status == LEASED:
         return [_of_lease(s, item)]
     if item.status == READY and s.run.status != PAUSED:
@@ -49,6 +80,18 @@ def causes_of(s: Situation, item: Work) -> list[Cause]:
             return [delay, obstacle] if delay[0] == BACKING_OFF else [obstacle]  # which tells the time as well
         return [obstacle]
     return []
+
+
+def _of_parked(s: Situation, item: Work) -> list[Cause]:
+    """All that a function waits for; calls in the work table have causes of their own."""
+    found: list[Cause] = [(WAITS, address) for address in dict.fromkeys(wait.address for wait in s.waits)]
+    if item.status == READY:
+        found.append((SLEEPS,))
+    elif not found and not any(other.kind == CALL and other.status in OPEN_WORK for other in s.work):
+        found.append((WAITS_FOR_NOTHING,))
+    obstacle = _obstacle(s, item)
+    # What would happen to it once it is woken matters only if that is not what everybody expects.
+    return found if s.run.status == PAUSED or obstacle[0] == NO_SLOT else [*found, obstacle]
 
 
 def _of_lease(s: Situation, item: Work) -> Cause:

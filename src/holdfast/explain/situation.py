@@ -12,9 +12,27 @@ from typing import Final
 
 from holdfast.authoring.registry import MAIN_MODULES
 from holdfast.core.errors import HoldfastError
+from holdfast.core.function_operations import TURN, end_topic, event_topic
 from holdfast.core.graph import Graph
-from holdfast.core.queries import AllWork, Attempts, Holds, OpenWork
-from holdfast.core.rows import BLOCKED, JOB, LEASED, PAUSED, PENDING, READY, RUNNING, Hold, Run, Work
+from holdfast.core.queries import AllWork, Attempts, DeadEvents, EventsFor, Holds, OpenWork, WaitsOf
+from holdfast.core.rows import (
+    ACTION_ENOUGH,
+    BLOCKED,
+    CALL,
+    CANCELLING,
+    LEASED,
+    PAUSED,
+    PENDING,
+    READY,
+    RUNNING,
+    SUSPENDED,
+    Event,
+    History,
+    Hold,
+    Run,
+    Wait,
+    Work,
+)
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store, WorkerRow
 
@@ -24,6 +42,25 @@ MODULE: Final = "MODULE"
 MANY_PARENTS: Final = 500
 WORKERS_COUNTED: Final = 50
 BLOCKED_LOOKED_AT: Final = 5
+# Of a run that very many events were sent to, their number must do.
+EVENTS_LOOKED_AT: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """One of the things that a run waits for: an event by its name, or the end of another run."""
+
+    address: str
+    name: str  # as the code has it
+    since: int
+    event: str = ""
+    ended: str = ""
+
+    @classmethod
+    def of(cls, wait: Wait) -> Awaited:
+        kind, what = ("event", event_topic("")) if wait.topic.startswith(event_topic("")) else ("ended", end_topic(""))
+        found = {kind: wait.topic.removeprefix(what)}
+        return cls(address=wait.address, name=wait.name, since=wait.since, **found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +77,29 @@ class Situation:
     paused_at: int
     graph: Graph | None
     definitions: RegistryDefinitions
+    waits: tuple[Awaited, ...] = ()
+    others: Mapping[str, Run]  # the runs that it waits for
+    mailbox: tuple[str, ...] = ()  # names of events that were sent to it and that it has not taken
+    refused: tuple[Event, ...] = ()  # events of its own that are dead letters
+    last: History | None = None  # the latest line of a function's record
 
     @property
     def status(self) -> str:
-        """The run's status; a first claim does not write the run's row, and it is running all the same."""
-        is_running = self.run.status == PENDING and any(item.status == LEASED for item in self.work)
+        """The run's status; a claim does not write the run's row, and it is running all the same."""
+        is_running = self.run.status in (PENDING, SUSPENDED) and any(
+            item.status == LEASED and item.kind != CALL for item in self.work
+        )
         return RUNNING if is_running else self.run.status
+
+    @property
+    def is_function(self) -> bool:
+        return self.run.model == "function"
+
+    def is_parked(self, item: Work) -> bool:
+        """Whether the item is the turn of a function that waits: nobody can take it before something comes."""
+        if item.kind != TURN or self.run.status not in (SUSPENDED, PAUSED, CANCELLING):
+            return False
+        return item.status == BLOCKED or (item.status == READY and item.due > self.now)
 
     @property
     def live(self) -> tuple[WorkerRow, ...]:
@@ -60,17 +114,23 @@ class Situation:
         return (self.run.status == PAUSED or self.run.ended) and text in (self.run.reason or "")
 
     def name(self, node: str) -> str:
-        """What people call the node."""
+        """What people call the node, and commands too."""
+        if self.is_function:
+            return self.run.workflow if node == TURN else node
         known = None if self.graph is None else self.graph.by_id.get(node)
         return node if known is None else known.name
+
+    def shown(self, item: Work) -> str:
+        """The item for people, who know a call of a function by its action rather than by its address."""
+        return f"{item.name} ({item.node.rpartition('|')[2]})" if item.kind == CALL else self.name(item.node)
 
     def module_for(self, item: Work | None = None) -> str:
         """The module that a worker must import to run the item, as far as this process knows it."""
         registry = self.definitions.registry
-        job = registry.actions.get(item.name) if item is not None and item.kind == JOB else None
+        job = registry.actions.get(item.name) if item is not None and item.kind in ACTION_ENOUGH else None
         thing = job if job is not None else self.definitions.thing(self.run.workflow)
-        if item is not None and item.kind == JOB and job is None:
-            return MODULE  # the template may be known here, and its action not
+        if item is not None and item.kind in ACTION_ENOUGH and job is None:
+            return MODULE  # what calls it may be known here, and the action itself not
         definition = getattr(thing, "__holdfast__", None)
         if definition is None:
             return MODULE
@@ -91,6 +151,7 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
     position = {} if graph is None else {node: place for place, node in enumerate(graph.topological_order)}
     work = tuple(sorted(latest.values(), key=lambda item: position.get(item.node, len(position))))
     workers = () if run.ended else tuple(await store.workers())
+    waits = () if run.ended else tuple(Awaited.of(wait) for wait in await store.rows(WaitsOf(run.id)))
     return Situation(
         run=run,
         now=store.now(),
@@ -102,6 +163,11 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
         paused_at=await _paused_at(store, run),
         graph=graph,
         definitions=definitions,
+        waits=waits,
+        others={other.id: other for other in await store.runs([wait.ended for wait in waits if wait.ended])},
+        mailbox=await _mailbox(store, run),
+        refused=await _refused(store, run),
+        last=await _last(store, run),
     )
 
 
@@ -134,3 +200,22 @@ async def _paused_at(store: Store, run: Run) -> int:
         return 0
     entries = await store.history(run.id)
     return next((entry.at for entry in reversed(entries) if entry.kind == "paused"), run.created)
+
+
+async def _mailbox(store: Store, run: Run) -> tuple[str, ...]:
+    if run.ended or not 0 < run.mailbox <= EVENTS_LOOKED_AT:
+        return ()
+    return tuple(event.name for event in await store.rows(EventsFor(run.id)))
+
+
+async def _refused(store: Store, run: Run) -> tuple[Event, ...]:
+    if run.ended or run.model != "function":
+        return ()
+    return tuple(event for event in await store.rows(DeadEvents(EVENTS_LOOKED_AT)) if event.target == run.id)
+
+
+async def _last(store: Store, run: Run) -> History | None:
+    if run.ended or run.model != "function" or not run.entries:
+        return None
+    found = await store.history(run.id, run.entries - 1)
+    return found[-1] if found else None

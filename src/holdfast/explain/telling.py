@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from holdfast.core.codec import decode_error
-from holdfast.core.rows import JOB, PAUSED, SATISFIED, Work
+from holdfast.core.function_operations import TURN
+from holdfast.core.rows import ACTION_ENOUGH, PAUSED, SATISFIED, Work
 from holdfast.explain import causes as c
+from holdfast.explain import functions
+from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import MODULE, Situation
 from holdfast.explain.words import brief, clock, command, listed, nodes, span, verb
 from holdfast.models.dag_items import is_alone, version_name
@@ -20,31 +21,10 @@ DEAD_WIDTH: Final = 800  # the message of a dead letter holds the ways out
 SHOWN_STATES: Final = {"leased": "running", "timed_out": "timed out", "ready": "not started yet"}
 
 
-class Fix(msgspec.Struct, frozen=True):
-    """A command that would help, and what for."""
-
-    purpose: str
-    command: str
-
-    def __str__(self) -> str:
-        return f"{self.purpose}:\n    {self.command}"
-
-
-class Reason(msgspec.Struct, frozen=True):
-    """One line of an explanation, with what to do about it."""
-
-    text: str
-    fixes: tuple[Fix, ...] = ()
-
-
 def tell(s: Situation, cause: c.Cause, items: Sequence[Work]) -> Reason:
     """The items that this holds up, in one sentence."""
     kind, *details = cause
     return _TELL[kind](s, items, *details)
-
-
-def fix(purpose: str, *words: str) -> Fix:
-    return Fix(purpose, command(*words))
 
 
 # -- what is running
@@ -53,10 +33,13 @@ def fix(purpose: str, *words: str) -> Fix:
 def _runs(s: Situation, items: Sequence[Work], worker: str) -> Reason:
     names = _names(s, items)
     owner = next(each for each in s.workers if each.id == worker)
+    if any(item.kind == TURN for item in items):  # the one of its run; calls on the same worker are its doing too
+        holds = f"{_shown(owner)}, which holds the lease until {clock(owner.lease_until)} and renews it while it lives"
+        return functions.runs(s, holds, next(item for item in items if item.kind == TURN))
     since = min(item.started or item.created for item in items)
     which = f" (attempt {items[0].attempt})" if len(items) == 1 else ""
     return Reason(
-        f"{nodes(names)}{which} {verb(names, 'is', 'are')} running since {clock(since)} ({span(s.now - since)}), "
+        f"{_subject(s, items)}{which} {verb(names, 'is', 'are')} running since {clock(since)} ({span(s.now - since)}), "
         f"{_deadline(items)}, on {_shown(owner)}, which holds the lease until {clock(owner.lease_until)} and renews it "
         "while it lives"
     )
@@ -79,7 +62,7 @@ def _owner_gone(s: Situation, items: Sequence[Work], worker: str) -> Reason:
     else:
         what = f"{_shown(owner)}, which was last heard of at {clock(owner.seen)}; its lease ran out at "
         what += clock(owner.lease_until)
-    text = f"{nodes(names)} {verb(names, 'was', 'were')} running on {what}"
+    text = f"{_subject(s, items)} {verb(names, 'was', 'were')} running on {what}"
     if s.live:
         return Reason(f"{text}: a live worker takes {verb(names, 'it', 'them')} over within seconds")
     fixes = (fix(_start_worker(s, items[0]), *_worker(s, items[0])),)
@@ -94,7 +77,7 @@ def _backing_off(s: Situation, items: Sequence[Work], kind: str, message: str) -
     until = f"until {clock(first.due)} (in {span(first.due - s.now)})"
     when = f"{until} before attempt {first.attempt}" if len(items) == 1 else f"the first {until}"
     return Reason(
-        f"{nodes(names)} {verb(names, 'is', 'are')} backing off {when}, after {kind}: {message}; "
+        f"{_subject(s, items)} {verb(names, 'is', 'are')} backing off {when}, after {kind}: {message}; "
         f"{verb(names, 'it is', 'they are')} tried again then without anybody's help",
         (fix("to see where the error comes from", "show", s.run.id, "--traceback"),),
     )
@@ -104,14 +87,14 @@ def _asked_again(s: Situation, items: Sequence[Work]) -> Reason:
     names, first = _names(s, items), min(item.due for item in items)
     which = f"attempt {items[0].attempt} is" if len(items) == 1 else "the first is"
     return Reason(
-        f"{nodes(names)} asked to be run again later: {which} due at {clock(first)} (in {span(first - s.now)})"
+        f"{_subject(s, items)} asked to be run again later: {which} due at {clock(first)} (in {span(first - s.now)})"
     )
 
 
 def _due_later(s: Situation, items: Sequence[Work]) -> Reason:
     names, first = _names(s, items), min(item.due for item in items)
     return Reason(
-        f"{nodes(names)} {verb(names, 'is', 'are')} due at {clock(first)} (in {span(first - s.now)}), as the run was "
+        f"{_subject(s, items)} {verb(names, 'is', 'are')} due at {clock(first)} (in {span(first - s.now)}), as the run was "
         "started for that time, and then "
         f"{verb(names, 'starts', 'start')} without anybody's help"
     )
@@ -154,7 +137,7 @@ def _unknown_step(s: Situation, items: Sequence[Work], queue: str) -> Reason:
     other = [worker for worker in s.live if queue in worker.queues and item.workflow in worker.workflows]
     text = f"{_ready(s, items)}, but no live worker of queue {queue!r} knows {listed(wanted)}"
     fixes = [fix(_start_worker(s, item), *_worker(s, item))]
-    if item.name != item.workflow:  # a step, and not an action on its own
+    if item.name != item.workflow and not s.is_function:  # a step, and not an action on its own
         if other:
             text += f"; {_workers(other)} {'has' if len(other) == 1 else 'have'} {item.workflow} without it: other code"
         fixes.append(fix(f"to go on without {s.name(item.node)}", "skip", s.run.id, s.name(item.node), *s.app()))
@@ -220,6 +203,8 @@ def _blocked(s: Situation, items: Sequence[Work], node: str) -> Reason:
 
 
 def _gave_up(s: Situation, items: Sequence[Work], node: str) -> Reason:
+    if items[0].kind == TURN:
+        return functions.failed(s, items[0])
     return Reason(gave_up_text(s, items[0]), gave_up_fixes(s, items[0]))
 
 
@@ -253,7 +238,7 @@ def _dead(s: Situation, items: Sequence[Work], node: str) -> Reason:
     message = "" if item.error is None else decode_error(item.error).message
     error = "" if not message or s.says(message[:40]) else f": {brief(message, DEAD_WIDTH)}"
     return Reason(
-        f"node {name} is a dead letter{since}{error}",
+        f"{_subject(s, items)} is a dead letter{since}{error}",
         (
             fix(f"to run {name} again, after a fix", "dead", "replay", s.run.id, name),
             fix("to close it for good, which fails the run", "dead", "discard", s.run.id, name),
@@ -295,15 +280,27 @@ def newer_code(s: Situation) -> Reason:
 
 
 def _names(s: Situation, items: Sequence[Work]) -> list[str]:
-    return [s.name(item.node) for item in items]
+    return [s.shown(item) for item in items]
+
+
+def _subject(s: Situation, items: Sequence[Work]) -> str:
+    names = _names(s, items)
+    if not s.is_function:
+        return nodes(names)
+    kind = "function" if items[0].kind == TURN else "call"
+    return f"{kind} {names[0]}" if len(names) == 1 else f"{len(names):,} calls ({listed(names)})"
 
 
 def _ready(s: Situation, items: Sequence[Work]) -> str:
+    # A function that is asleep has the same trouble as its calls, later.
+    items = [item for item in items if not s.is_parked(item)]
+    if not items:
+        return "whatever it waits for, somebody has to go on with it then"
     names = _names(s, items)
     since = min(item.due for item in items)
     if since > s.now:
-        return f"{nodes(names)} {verb(names, 'is', 'are')} due at {clock(since)} (in {span(since - s.now)})"
-    return f"{nodes(names)} {verb(names, 'is', 'are')} ready since {clock(since)}"
+        return f"{_subject(s, items)} {verb(names, 'is', 'are')} due at {clock(since)} (in {span(since - s.now)})"
+    return f"{_subject(s, items)} {verb(names, 'is', 'are')} ready since {clock(since)}"
 
 
 def _shown(worker: WorkerRow) -> str:
@@ -328,7 +325,7 @@ def _start_worker(s: Situation, item: Work) -> str:
 def _with_module(s: Situation, item: Work) -> str:
     if s.module_for(item) != MODULE:
         return ""
-    return f" (MODULE is the one that defines {item.name if item.kind == JOB else item.workflow})"
+    return f" (MODULE is the one that defines {item.name if item.kind in ACTION_ENOUGH else item.workflow})"
 
 
 _TELL: Final[Mapping[str, Callable[..., Reason]]] = {
@@ -346,4 +343,7 @@ _TELL: Final[Mapping[str, Callable[..., Reason]]] = {
     c.DUE_LATER: _due_later,
     c.RUNS: _runs,
     c.IS_BLOCKED: _blocked,
+    c.WAITS: functions.waits,
+    c.SLEEPS: functions.sleeps,
+    c.WAITS_FOR_NOTHING: functions.waits_for_nothing,
 }

@@ -20,17 +20,20 @@ from holdfast.core.errors import MissingJob, ReadinessOverflow, UnknownNode
 from holdfast.core.graph import Graph, Node
 from holdfast.core.ids import ancestry_hash, parents_hash
 from holdfast.core.operations import StartRun
-from holdfast.core.queries import AllWork, Attempts
+from holdfast.core.queries import AllWork, Attempts, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLED,
     COMPLETED,
+    DEAD,
     DEFINITIONS,
     FAILED,
+    LOST,
     PAUSED,
     RUNS,
     SATISFIED,
     SKIPPED,
+    TIMED_OUT,
     WORK,
     Definition,
     Run,
@@ -42,6 +45,7 @@ from holdfast.models.dag_shape import Reshaped, reshape
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record
 
 NAMES_SHOWN = 20
+ATTEMPTED = frozenset({FAILED, TIMED_OUT, DEAD, LOST, CANCELLED})  # and there may be a later attempt
 FORK = "fork"  # a new run has its own entry that says so
 
 
@@ -239,7 +243,20 @@ class DagMachine:
             view.put(WORK, work)
         else:
             view.insert(WORK, work)
+        if work.completed == work.required and work.status in ATTEMPTED:
+            run = self._ready_again(view, run, node, above, handing)
         return run
+
+    def _ready_again(self, view: View, run: Run, node: Node, above: dict[str, str], handing: Handing) -> Run:
+        """A later attempt that a changed graph put something new before: it waited as the first one did."""
+        latest: Work = view.find(Attempts(run.id, frozenset({node.id})))[-1]
+        if latest.status != BLOCKED:
+            return run
+        parents = parents_hash([above[name] for name in node.depends_on if name in above])
+        ancestry = ancestry_hash(node.id, latest.attempt, parents)
+        latest = replace(latest, due=view.now, parents=parents, ancestry=ancestry)
+        view.put(WORK, make_ready(view, run, latest, handing))
+        return replace(run, active=run.active + 1)
 
     def _differs(self, view: View, run: Run, graph: Graph | None, handing: Handing, definitions: Definitions) -> None:
         """Something was settled here, and the run's counts agree with another graph than this process's."""
@@ -258,6 +275,8 @@ class DagMachine:
 
     def _settle(self, view: View, run: Run) -> None:
         """Nothing is running any more and nodes remain: the run cannot go on by itself."""
+        if view.find(WaitsOf(run.id)):
+            return  # a node waits for another run, which goes on
         if run.gave_up == 0:  # G9: a run that nothing can move must not look as if it ran
             reason = f"{run.remaining} nodes are left and none can start; skip them, or cancel the run"
             run = record(view, run, "paused", by="holdfast", reason=reason)

@@ -96,11 +96,14 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
             active += _rewait(view, run, node, work, graph.required(node.id), met, done, handing)
             continue
         gave_up += work.status in GAVE_UP
-        active += work.status in (READY, LEASED)
+        waits = work.status == READY and met < graph.required(node.id)  # a retry, and there is something new before it
+        active += work.status in (READY, LEASED) and not waits
         begun = first[node.id]
         if work.status == READY or work.status in GAVE_UP:
             # Its next attempt is made from this row, and runs what the node is now: an import may have changed its job.
             again = redefined(work, run, node, work.required)
+            if waits:
+                again = replace(again, status=BLOCKED)
             if again != work:
                 view.put(WORK, again)
             begun = again if begun.attempt == again.attempt else begun

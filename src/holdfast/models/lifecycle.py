@@ -126,6 +126,7 @@ class Lifecycle:
             input_digest=op.input_digest,
             on_failure=op.on_failure,
             parent=op.parent,
+            depth=op.depth,
             queue=op.queue,
             priority=op.priority,
             tags=op.tags,

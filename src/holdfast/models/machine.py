@@ -18,9 +18,11 @@ from holdfast.core.function_operations import TURN
 from holdfast.core.graph import Graph
 from holdfast.core.ids import ancestry_hash
 from holdfast.core.operations import Handed, Offer, StartRun
-from holdfast.core.queries import Holds, OpenWork, WaitsOf
+from holdfast.core.queries import AllWork, Holds, OpenWork, WaitsOf
 from holdfast.core.rows import (
     CANCELLED,
+    DEAD,
+    FAILED,
     GATE_OPEN,
     HISTORY,
     LEASED,
@@ -203,6 +205,9 @@ def end_run(view: View, run: Run, status: str, *, result: bytes | None = None, r
             view.delete(WAITS, wait)
         if run.model == "function":  # there `remaining` counts the waits
             run = replace(run, remaining=run.remaining - len(waits))
+        for work in view.find(AllWork(run.id)) if run.gave_up else ():
+            if work.status == DEAD:  # nobody can replay it any more, so it is no letter that waits for an answer
+                view.put(WORK, replace(work, status=FAILED))
         run = replace(run, active=0)
     run = replace(run, status=status, result=result, reason=reason, finished=view.now)
     run = empty_mailbox(view, run)

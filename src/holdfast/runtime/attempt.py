@@ -47,7 +47,7 @@ from holdfast.core.rows import COMPLETED, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.definitions import RegistryDefinitions
-from holdfast.runtime.invocation import Invocation, invocation_of
+from holdfast.runtime.invocation import Invocation, discard, invocation_of
 from holdfast.runtime.outcome import Meter
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
 from holdfast.runtime.system import Within
@@ -311,6 +311,8 @@ class AttemptRunner:
             earlier=work.error,
             on_note=attempt.notes.append,
         )
+        if invocation.encode is discard:
+            return discard(None)
         return result if same else invocation.encode(action.call.decode_result(result))
 
     def _context(self, attempt: Attempt, invocation: Invocation, tx: Any = None) -> Context:

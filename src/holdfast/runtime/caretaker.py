@@ -14,7 +14,7 @@ from holdfast.core import failpoints
 from holdfast.core.codec import encode_error
 from holdfast.core.errors import MissingJob, StoreError
 from holdfast.core.operations import BuryUnknown, LapseWork, ReshapeRun
-from holdfast.core.queries import DefinitionById, RunsToReshape
+from holdfast.core.queries import DefinitionById, RunsLeftBehind, RunsToReshape
 from holdfast.core.rows import JOB, Run, Work
 from holdfast.core.seams import Clock, Randomness
 from holdfast.core.settings import Settings
@@ -76,6 +76,7 @@ class Caretaker:
         if seldom:
             await self._prune()
         await self._heal_if_due()
+        await self._heal_left_behind()
         self._rounds += 1
 
     # -- the dead
@@ -182,13 +183,26 @@ class Caretaker:
             return
         await self._definitions.see_code(self._store, serve=True)
         await self._definitions.see_code_again(self._store)
-        question = RunsToReshape(code=self._definitions.versions_seen(), limit=HEAL_LIMIT)
-        changed: list[Run] = await self._store.rows(question)
+        changed: list[Run] = await self._store.rows(
+            RunsToReshape(code=self._definitions.versions_seen(), limit=HEAL_LIMIT)
+        )
+        await self._reshape(changed)
+        if len(changed) == HEAL_LIMIT:
+            self._heal_at = self._clock.monotonic()  # there may be more
+
+    async def _heal_left_behind(self) -> None:
+        """Older workers settle what they ran, and leave what follows to us: at once, where we can."""
+        left: list[Run] = await self._store.rows(RunsLeftBehind(HEAL_LIMIT))
+        await self._reshape([run for run in left if self._is_ours_to_shape(run)])
+
+    def _is_ours_to_shape(self, run: Run) -> bool:
+        graph = self._definitions.of_code(run.workflow)
+        return graph is not None and run.adopted <= self._definitions.seen(run, graph)
+
+    async def _reshape(self, changed: list[Run]) -> None:
         answers = await self._coordinator.submit_batch([ReshapeRun(run=run.id) for run in changed])
         for run, answer in zip(changed, answers, strict=True):
             if isinstance(answer, StoreError):
                 raise answer
             if isinstance(answer, Exception):
                 log.error("run %s of %s could not follow its changed class: %s", run.id, run.workflow, answer)
-        if len(changed) == HEAL_LIMIT:
-            self._heal_at = self._clock.monotonic()  # there may be more

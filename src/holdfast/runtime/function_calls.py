@@ -105,7 +105,9 @@ class CallRunner:
         codecs: Codecs,
         payload_limit_bytes: int,
         worker: str,
+        child_depth: int = 100,
     ) -> None:
+        self._child_depth = child_depth
         self.codecs = codecs
         self.payload_limit_bytes = payload_limit_bytes
         self._runner = runner
@@ -175,7 +177,7 @@ class CallRunner:
                 case ActionCall():
                     return await self._act(function, run, pending, request)
                 case SendCall() | BroadcastCall():
-                    return _result(pending, await self._send(run, pending, request), "json")
+                    return _result(pending, await self._send(run, function.base, pending, request), "json")
                 case ExecuteCall():
                     raise UsageError(f"{request.name}: this engine has no deciders yet", hint="use an action")
                 case _:
@@ -273,6 +275,13 @@ class CallRunner:
             step.entries.append(_result(pending, start.run.encode(), "text"))
 
     def _child_start(self, function: LiveFunction, run: Run, pending: Pending, request: ChildCall) -> StartRun:
+        if run.depth >= self._child_depth:
+            raise UsageError(
+                f"run {run.id} of {run.workflow} has {run.depth} runs above it that started each other, and may not "
+                f"start {request.name} as one more",
+                hint="see that a workflow which starts itself comes to an end; one that lives long goes on with "
+                f"hf.continue_as(…); where so many levels are meant, set child_depth (now {self._child_depth})",
+            )
         spec = resolve_start(request.startable, request.args, self._registry, self.payload_limit_bytes, self.codecs)
         return StartRun(
             run=child_id(run.id, f"{function.base}{pending.address}"),
@@ -287,14 +296,16 @@ class CallRunner:
             priority=run.priority,
             tags=run.tags,
             parent=None if request.detached else run.id,
+            depth=run.depth + 1,
             nodes=spec.document,
             signature=spec.graph.signature if spec.document and spec.graph is not None else "",
         )
 
-    async def _send(self, run: Run, pending: Pending, request: SendCall | BroadcastCall) -> bytes:
+    async def _send(self, run: Run, base: int, pending: Pending, request: SendCall | BroadcastCall) -> bytes:
         event = request.event
         data = event.encode(request.payload, limit=self.payload_limit_bytes, codecs=self.codecs)
-        identity = request.id or hashed("event", run.id, pending.address)
+        # Addresses begin anew where the run goes on as another call; the base tells its sends from those before.
+        identity = request.id or hashed("event", run.id, node_of(base, pending.address))
         expires = event.expires_us
         operation: SendEvent | BroadcastEvent
         if isinstance(request, SendCall):

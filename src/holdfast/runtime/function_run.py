@@ -36,6 +36,7 @@ from holdfast.core.codec import (
     DEFAULT_LIMIT_BYTES,
     MAX_INT,
     Codecs,
+    ErrorRecord,
     decode_error,
     decode_stored_result,
     encode_stored_result,
@@ -83,6 +84,14 @@ class PreparedCall(ActionCall, frozen=True):
 
     def digest(self) -> str:
         return digest_of_bytes(self.data)
+
+
+def _root(record: ErrorRecord | None) -> str:
+    """What went wrong at the bottom: of children of children each would otherwise tell all below it again."""
+    if record is None:
+        return "nothing is known of why"
+    below = record.message.partition(" failed: ")[2].rpartition(". Fix: ")[0] if record.type == "RunFailed" else ""
+    return below or record.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,9 +304,11 @@ class LiveFunction:
             return self._codecs.decode(plain.data, where=f"the result of run {end.run}", codec=plain.codec)
         if end.status == CANCELLED:
             raise RunCancelled(f"child run {end.run} of {name} was cancelled", run_id=end.run, by=None)
-        cause = None if end.error is None else decode_error(end.error).to_exception(known_exception)
+        record = None if end.error is None else decode_error(end.error)
+        cause = None if record is None else record.to_exception(known_exception)
+        became = "does not exist" if end.status == "not found" else f"failed: {_root(record)}"
         error = RunFailed(
-            f"child run {end.run} of {name} {'failed' if end.status != 'not found' else 'does not exist'}: {cause}",
+            f"child run {end.run} of {name} {became}",
             run_id=end.run,
             workflow=end.workflow or name,
             cause=cause,

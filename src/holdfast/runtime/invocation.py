@@ -102,7 +102,7 @@ def invocation_of(
         instance=instance,
         call=ready.call,
         arguments=(node.args or b"", work.codec),
-        encode=_discard,  # DAG nodes speak through side effects
+        encode=discard,  # DAG nodes speak through side effects
         retry=_retry(node, ready) if run.definition is not None else node.policy.retry,
         is_async=ready.is_async,
         transactional=ready.transactional,
@@ -151,7 +151,7 @@ def invocation_of_call(action: Action[..., Any], work: Work, run: Run, limit: in
     )
 
 
-def _discard(value: Any) -> bytes:
+def discard(value: Any) -> bytes:
     return NO_RESULT
 
 

@@ -153,6 +153,7 @@ class Worker:
             codecs=self._codecs,
             payload_limit_bytes=self._settings.payload_limit_bytes,
             worker=self.id,
+            child_depth=self._settings.child_depth,
         )
         return FunctionDriver(
             store=self._store,

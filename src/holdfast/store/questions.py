@@ -17,6 +17,7 @@ from holdfast.core.queries import (
     EventsFor,
     QueuedEvents,
     RunByKey,
+    RunsLeftBehind,
     RunsToReshape,
     StoredEvent,
     StrayEvents,
@@ -46,6 +47,8 @@ def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[
             return (id,)
         case ByAncestry(ancestry=ancestry):
             return (ancestry,)
+        case RunsLeftBehind(limit=limit):
+            return (limit,)
         case RunsToReshape(code=code, limit=limit):
             workflows, signatures, seen = ([each[column] for each in code] for column in range(3))
             return (list_as(workflows), list_as(signatures), list_as(seen), limit)

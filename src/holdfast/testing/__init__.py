@@ -1,28 +1,10 @@
-"""Helpers for users' own tests. More come with the models that need them."""
+"""For users' own tests: an engine whose time you turn, contexts for actions, and a check that every store agrees."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from holdfast.testing.contexts import action_context
+from holdfast.testing.engines import engine_in_memory
+from holdfast.testing.parity import parity
+from holdfast.testing.virtual_clock import VirtualClock
 
-from holdfast.authoring.context import Context, NodeInfo, Tx, entered
-from holdfast.core.ids import idempotency_key
-
-__all__ = ["action_context"]
-
-
-@contextmanager
-def action_context(
-    name: str = "test", *, attempt: int = 1, run_id: str = "test-run", tx: Tx | None = None
-) -> Iterator[Context]:
-    """`hf.current()` inside the block is a context of your making; `tx` lets a transactional action run in it."""
-    context = Context(
-        run_id=run_id,
-        workflow_name=name,
-        node=NodeInfo(id=name, name=name, attempt=attempt),
-        idempotency_key=idempotency_key(name, run_id, name),
-        worker="test",
-        tx=tx,
-    )
-    with entered(context):
-        yield context
+__all__ = ["VirtualClock", "action_context", "engine_in_memory", "parity"]

@@ -18,4 +18,7 @@ CREATE TABLE code (
   nodes BLOB NOT NULL, PRIMARY KEY (workflow, signature)
 ) STRICT, WITHOUT ROWID;
 
+-- Runs that an older worker has settled something of: whoever has the newer code looks for these often.
+CREATE INDEX runs_left_behind ON runs (workflow) WHERE signature IS NULL AND finished IS NULL AND model = 'dag';
+
 CREATE INDEX work_by_ancestry ON work (ancestry) WHERE ancestry IS NOT NULL;

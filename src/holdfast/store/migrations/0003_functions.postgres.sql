@@ -2,6 +2,8 @@
 ALTER TABLE runs ADD COLUMN base bigint NOT NULL DEFAULT 0;
 -- How many events were sent to a run that it has not taken.
 ALTER TABLE runs ADD COLUMN mailbox integer NOT NULL DEFAULT 0;
+-- How many runs there are above it that started each other: a workflow that starts itself for ever is stopped.
+ALTER TABLE runs ADD COLUMN depth integer NOT NULL DEFAULT 0;
 CREATE INDEX runs_by_parent ON runs (parent) WHERE parent IS NOT NULL;
 
 -- Which of a run's waits a row belongs to, and what was asked for there.

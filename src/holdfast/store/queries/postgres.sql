@@ -66,7 +66,7 @@ nr AS (INSERT INTO runs ({runs}) SELECT {runs@n} FROM unnest($?::text[], $?::tex
     $?::bytea[], $?::text[], $?::text[], $?::bytea[], $?::bytea[], $?::text[], $?::text[], $?::text[], $?::text[], $?::int[],
     $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::int[], $?::int[], $?::int[], $?::bigint[], $?::text[],
     $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::text[], $?::bigint[], $?::bigint[],
-    $?::int[]) n({runs})
+    $?::int[], $?::int[]) n({runs})
   WHERE (SELECT ok FROM a) AND (SELECT count(*) FROM ur) >= 0)
 -- name: flush_work_fresh
 -- First attempts of nodes without anything special about them: what is the same for all is not sent.
@@ -205,6 +205,10 @@ SELECT {definitions} FROM definitions WHERE id = $1
 -- name: ByAncestry
 -- work_by_ancestry
 SELECT {work} FROM work WHERE ancestry = $1 ORDER BY run, node, attempt
+-- name: RunsLeftBehind
+-- runs_left_behind
+SELECT {runs} FROM runs WHERE signature IS NULL AND finished IS NULL AND model = 'dag' AND definition IS NULL
+  AND status <> 'paused' LIMIT $1
 -- name: RunsToReshape
 -- runs_open
 SELECT {runs@r} FROM unnest($1::text[], $2::text[], $3::bigint[]) c(workflow, signature, seen)

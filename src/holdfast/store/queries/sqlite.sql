@@ -107,6 +107,10 @@ SELECT {definitions} FROM definitions WHERE id = ?
 -- name: ByAncestry
 -- work_by_ancestry
 SELECT {work} FROM work WHERE ancestry = ? ORDER BY run, node, attempt
+-- name: RunsLeftBehind
+-- runs_left_behind
+SELECT {runs} FROM runs WHERE signature IS NULL AND finished IS NULL AND model = 'dag' AND definition IS NULL
+  AND status <> 'paused' LIMIT ?
 -- name: RunsToReshape
 -- runs_open
 SELECT {runs@r} FROM (SELECT w.value AS workflow, s.value AS signature, t.value AS seen

@@ -1,0 +1,104 @@
+"""Corners that the seed's scenarios left open: what waits anew, what is told, what is searched for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import holdfast as hf
+from tests.worker.support import assert_sound, engine_on, until
+
+
+async def test_i31_a_retry_waits_for_a_step_that_a_deploy_put_before_it(shared_url: str) -> None:
+    """b failed; the deploy puts audit between a and b; resumed, audit runs first and b then."""
+    did: list[str] = []
+    before, after = hf.Registry(), hf.Registry()
+
+    class Yesterday(hf.Dag, registry=before, name="Order"):
+        @hf.step
+        async def a(self) -> None:
+            did.append("a")
+
+        @hf.step
+        async def b(self) -> None:
+            did.append("b failed")
+            raise ValueError("not audited")
+
+    class Today(hf.Dag, registry=after, name="Order"):
+        @hf.step
+        async def a(self) -> None:
+            did.append("a again")
+
+        @hf.step
+        async def audit(self) -> None:
+            await asyncio.sleep(0)
+            did.append("audit")
+
+        @hf.step
+        async def b(self) -> None:
+            did.append("b")
+
+    async with engine_on(shared_url, before) as engine, engine.worker():
+        handle = await engine.start(Yesterday())
+        with pytest.raises(hf.RunPaused):
+            await handle.result(timeout=10)
+    async with engine_on(shared_url, after) as engine, engine.worker():
+        again = engine.get(handle.id)
+        await again.resume()
+        await again.result(timeout=10)
+        assert did == ["a", "b failed", "audit", "b"]
+        assert await again.verify_ancestry()
+        await assert_sound(engine)
+
+
+async def test_i9_dead_letters_of_a_cancelled_run_wait_for_nobody(url: str) -> None:
+    registry = hf.Registry()
+
+    class Doomed(hf.Dag, registry=registry):
+        @hf.step
+        async def only(self) -> None:
+            raise AssertionError("never run")
+
+    async with engine_on(url, registry) as engine:
+        handle = await engine.start(Doomed())
+        await engine.maintenance(True)
+    other = engine_on(url, hf.Registry(), unknown_after_seconds=0.05, sweep_seconds=0.02)
+    if url.startswith("memory"):
+        return  # another registry sees nothing of it
+    async with other, other.worker():
+        await other.maintenance(False)
+        await until(lambda: _has_letters(other), "the work is buried")
+        assert [letter.node for letter in await other.dead()] == ["only"]
+        assert await other.get(handle.id).cancel()
+        assert await other.dead() == []
+        await assert_sound(other)
+
+
+async def test_i28_an_attempt_is_found_by_its_ancestry_hash_also_in_a_fork(url: str) -> None:
+    """The hash names one place in one history: what a fork shares has the same hash in both runs."""
+    registry = hf.Registry()
+
+    class Pair(hf.Dag, registry=registry):
+        @hf.step
+        async def first(self) -> None: ...
+
+        @hf.step
+        async def second(self) -> None: ...
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(Pair())
+        await handle.result(timeout=10)
+        forked = await engine.fork(handle, from_node="second")
+        await forked.result(timeout=10)
+        (execution,) = await handle.step_executions("first")
+        assert execution.ancestry_hash is not None
+        found = await engine.find_executions(execution.ancestry_hash)
+        assert [(run, each.name, each.attempt) for run, each in found] == [
+            (run, "first", 1) for run in sorted([handle.id, forked.id])
+        ]
+        assert await engine.find_executions("0" * 64) == []
+
+
+async def _has_letters(engine: hf.Engine) -> bool:
+    return bool(await engine.dead())
