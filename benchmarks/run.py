@@ -56,9 +56,9 @@ def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Itera
     yield m.ONE_COMMIT, asyncio.run(one_commit_ms(url(), sizes.commits))
     yield m.BATCHED, asyncio.run(batched_steps_per_second(url(), sizes.batches))
     if "W1" in chosen:
-        yield m.W1, asyncio.run(measure_w1(url()))
+        yield m.W1, asyncio.run(measure_w1(url())).wall_ms
     if "W2" in chosen:
-        yield m.W2, asyncio.run(measure_w2(url(), runs=sizes.w2_runs))
+        yield m.W2, asyncio.run(measure_w2(url(), runs=sizes.w2_runs)).steps_per_second
     if "W3" in chosen:
         few, many = asyncio.run(measure_w3(url()))
         yield m.W3_FEW, few

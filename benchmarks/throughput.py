@@ -6,12 +6,54 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 import holdfast as hf
 from benchmarks.chains import chain_of
 from holdfast.authoring.registry import Registry
 
 EDGE = 500  # steps at either end of a long run whose cost is compared
+
+
+@dataclass(slots=True)
+class Cost:
+    """What a step cost: the time that went by, and the part of it that this process was computing.
+
+    The second says more on a machine that others use: it does not count what they do meanwhile, nor waits for a disk.
+    """
+
+    steps: int
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, steps: int) -> Self:
+        """Measures a `with` block in which this many steps are done."""
+        return cls(steps)
+
+    def __enter__(self) -> Self:
+        self.wall_seconds, self.cpu_seconds = -time.perf_counter(), -time.process_time()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.wall_seconds += time.perf_counter()
+        self.cpu_seconds += time.process_time()
+
+    @property
+    def wall_ms(self) -> float:
+        return self.wall_seconds / self.steps * 1000
+
+    @property
+    def cpu_ms(self) -> float:
+        return self.cpu_seconds / self.steps * 1000
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.steps / self.wall_seconds
 
 
 @asynccontextmanager
@@ -21,38 +63,37 @@ async def working_engine(url: str, registry: Registry) -> AsyncIterator[hf.Engin
         yield engine
 
 
-async def one_run_ms_a_step(engine: hf.Engine, dag: type[hf.Dag]) -> float:
+async def one_run(engine: hf.Engine, dag: type[hf.Dag]) -> Cost:
     """W1: one run alone."""
-    started = time.perf_counter()
-    await engine.run(dag())
-    return (time.perf_counter() - started) / len(dag.compiled_dag().nodes) * 1000
+    with Cost.of(len(dag.compiled_dag().nodes)) as cost:
+        await engine.run(dag())
+    return cost
 
 
-async def many_runs_steps_per_second(engine: hf.Engine, dag: type[hf.Dag], runs: int) -> float:
+async def many_runs(engine: hf.Engine, dag: type[hf.Dag], runs: int) -> Cost:
     """W2: all runs submitted at once, until the last of them has its result."""
-    started = time.perf_counter()
-    handles = await asyncio.gather(*(engine.start(dag()) for _ in range(runs)))
-    await asyncio.gather(*(handle.result() for handle in handles))
-    return runs * len(dag.compiled_dag().nodes) / (time.perf_counter() - started)
+    with Cost.of(runs * len(dag.compiled_dag().nodes)) as cost:
+        handles = await asyncio.gather(*(engine.start(dag()) for _ in range(runs)))
+        await asyncio.gather(*(handle.result() for handle in handles))
+    return cost
 
 
-async def measure_w1(url: str, *, steps: int = 100, warm_up: int = 3) -> float:
-    """Milliseconds a step. Warm: the server caches plans and Python its bytecode in the first runs."""
+async def measure_w1(url: str, *, steps: int = 100, warm_up: int = 3) -> Cost:
+    """Warm: the server caches plans and Python its bytecode in the first runs."""
     registry = Registry()
     dag = chain_of(steps, registry)
     async with working_engine(url, registry) as engine:
         for _ in range(warm_up):
             await engine.run(dag())
-        return await one_run_ms_a_step(engine, dag)
+        return await one_run(engine, dag)
 
 
-async def measure_w2(url: str, *, runs: int = 2000, steps: int = 3) -> float:
-    """Steps per second."""
+async def measure_w2(url: str, *, runs: int = 2000, steps: int = 3) -> Cost:
     registry = Registry()
     dag = chain_of(steps, registry)
     async with working_engine(url, registry) as engine:
-        await many_runs_steps_per_second(engine, dag, max(1, runs // 4))
-        return await many_runs_steps_per_second(engine, dag, runs)
+        await many_runs(engine, dag, max(1, runs // 4))
+        return await many_runs(engine, dag, runs)
 
 
 async def measure_w7(url: str, *, short: int = 1000, long: int = 10_000) -> tuple[float, float, float]:
@@ -66,7 +107,7 @@ async def measure_w7(url: str, *, short: int = 1000, long: int = 10_000) -> tupl
     large = chain_of(long, registry, on_step=lambda: times.append(time.perf_counter()))
     async with working_engine(url, registry) as engine:
         await engine.run(small())
-        a_step = await one_run_ms_a_step(engine, large)
-        growth = a_step / await one_run_ms_a_step(engine, small)
+        a_step = (await one_run(engine, large)).wall_ms
+        growth = a_step / (await one_run(engine, small)).wall_ms
     edge = min(EDGE, len(times) // 4)
     return a_step, growth, (times[-1] - times[-edge]) / (times[edge - 1] - times[0])

@@ -1,14 +1,13 @@
-"""Hello, durably: stop it at any moment, run it again, and it goes on where it was.
+"""Hello, durably: kill it while it sleeps, run it again, and it goes on where it was.
 
     python examples/hello.py Ada
 
-State goes to holdfast.db in the current directory. A second run with the same name finds the results that are stored
+State goes to holdfast.db in the current directory. A second run with the same name finds the result that is stored
 there and runs nothing; another name is another run.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 import holdfast as hf
@@ -16,39 +15,19 @@ import holdfast as hf
 
 @hf.action
 async def greet(name: str) -> str:
-    """An action is a function with side effects. On its own it is a run of one node."""
-    print(f"  (greeting {name})")
+    """An action is where the world is touched. What it returns is recorded, and it is not called again."""
+    print(f"  (greeting {name})", flush=True)
     return f"Hello, {name}!"
 
 
-class Breakfast(hf.Dag):
-    """A class is a graph: a step follows the one above it, a task waits for what it names."""
-
-    guest: str
-
-    @hf.step
-    async def boil_water(self) -> None:
-        await self.do("boiling water")
-
-    @hf.step
-    async def brew_tea(self) -> None:
-        await self.do("brewing tea")
-
-    @hf.task(depends_on=None)
-    async def toast_bread(self) -> None:
-        await self.do("toasting bread")
-
-    @hf.step(also_depends_on="toast_bread")
-    async def serve(self) -> None:
-        await self.do(f"serving {self.guest}")
-
-    async def do(self, what: str) -> None:
-        print(f"  {what} …", flush=True)
-        await asyncio.sleep(0.5)
+@hf.workflow
+async def hello(name: str) -> str:
+    """A workflow is an async function that goes on after a crash, because what it awaited is recorded."""
+    first = await greet(name)
+    await hf.sleep(seconds=1)  # a process that dies here changes nothing: the time is kept
+    return first + " Welcome back."
 
 
 if __name__ == "__main__":
     name = sys.argv[1] if len(sys.argv) > 1 else "Ada"
-    print(hf.run(greet, name, key=f"greet-{name}"))
-    hf.run(Breakfast(guest=name), key=f"breakfast-{name}")
-    print("Breakfast is served.")
+    print(hf.run(hello, name, key=f"hello-{name}"))

@@ -244,7 +244,9 @@ class Coordinator:
         waiting = {name for item in already_slow for name in item.operation.ordered_by}
         waiting.update(name for item in batch if item.operation.locked for name in item.operation.ordered_by)
         # What reaches out may concern any run, so all that was submitted later is decided later.
-        reaching = min((item.number for item in already_slow if item.reaches_out), default=self._submitted + 1)
+        outward = [item.number for item in already_slow if item.reaches_out]
+        outward += [item.number for item in batch if item.operation.locked and item.operation.may_reach_out]
+        reaching = min(outward, default=self._submitted + 1)
         for item in batch:
             operation = item.operation
             # Once one operation on a run or key takes the locked path so do all later ones: order is kept.
@@ -254,7 +256,8 @@ class Coordinator:
             elif needs := self._decide(view, item):
                 slow.append(item)
                 waiting.update(operation.ordered_by)
-                item.reaches_out = any(isinstance(need, Query) and need.of_run is None for need in needs)
+                beyond = any(isinstance(need, Query) and need.of_run is None for need in needs)
+                item.reaches_out = beyond or operation.may_reach_out
                 reaching = min(reaching, item.number) if item.reaches_out else reaching
             else:
                 fast.append(item)

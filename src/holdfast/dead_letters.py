@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.errors import ReattemptRefused, UsageError
-from holdfast.core.function_operations import Delivered, DropEvent, Queued, RedeliverEvent
+from holdfast.core.function_operations import DropEvent, RedeliverEvent
 from holdfast.core.operations import DiscardDead, ReattemptNode
 from holdfast.core.queries import DeadEvents, StoredEvent
 from holdfast.core.rows import DEAD_EVENT, Event, Work
@@ -34,8 +34,8 @@ async def replay(engine: Engine, id: str, node: str | None, by: str) -> bool:
         event = await _dead_event(engine, id)
         if event is None:
             return False
-        answer = await engine.coordinator.submit(RedeliverEvent(event=event.id, name=event.name, run=event.target))
-        return isinstance(answer, Delivered | Queued)
+        again = RedeliverEvent(event=event.id, name=event.name, run=event.target)
+        return bool((await engine.coordinator.submit(again)).changed)
     wish = ReattemptNode(run=checked_text(id, "a run id"), node=checked_text(node, "node"), by=checked_text(by, "by"))
     try:
         return bool((await engine.coordinator.submit(wish)).changed)

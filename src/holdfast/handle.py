@@ -239,7 +239,12 @@ class Handle(Generic[R]):
         """The run's record: what people and the engine did to it, oldest first."""
         await self._row()  # a run that is not there must not look like one without a record
         return [
-            HistoryEntry(sequence=entry.sequence, kind=entry.kind, at=_time(entry.at), data=readable_entry(entry))
+            HistoryEntry(
+                sequence=entry.sequence,
+                kind=entry.kind,
+                at=_time(entry.at),
+                data=readable_entry(entry, self._engine.codecs),
+            )
             for entry in await self._engine.store.history(self.id)
         ]
 

@@ -10,10 +10,11 @@ import msgspec
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.functions import Workflow
-from holdfast.core.codec import DEFAULT_CODECS, Encoded, decode_error, unlabelled
+from holdfast.core.codec import DEFAULT_CODECS, Codecs, Encoded, decode_error, unlabelled
 from holdfast.core.errors import HoldfastError, UsageError
-from holdfast.core.function_operations import entry_of
+from holdfast.core.function_operations import CONTINUED, ENDED_RUN, EVENT, FAILURE, RESULT, Entry, entry_of
 from holdfast.core.rows import RUN_STATUSES, History, Run
+from holdfast.models.delivery import RunEnd
 from holdfast.start_options import checked_text, microseconds
 from holdfast.store.contract import FindRuns
 
@@ -23,6 +24,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     workflow: str
+    model: str  # "function", or "dag" for DAGs and single actions
     key: str | None
     status: str
     queue: str
@@ -76,7 +78,7 @@ def readable(stored: bytes | str) -> dict[str, Any]:
         return {"unreadable": f"{error}: {stored[:80]!r}"}
 
 
-def readable_entry(row: History) -> dict[str, Any]:
+def readable_entry(row: History, codecs: Codecs = DEFAULT_CODECS) -> dict[str, Any]:
     """What a line of a run's record says, for people."""
     if row.codec != "entry":
         return readable(row.data)
@@ -89,18 +91,28 @@ def readable_entry(row: History) -> dict[str, Any]:
         told["event"] = entry.event
     if entry.source:
         told["source"] = entry.source
-    if entry.kind in ("result", "event") and entry.value is not None:
-        told["value"] = _plain(unlabelled(entry.value))
-    elif entry.kind == "failure" and entry.value is not None:
+    if entry.kind in (RESULT, EVENT, CONTINUED) and entry.value is not None:
+        told["value"] = _plain(_payload_of(entry), codecs)
+    elif entry.kind == ENDED_RUN and entry.value is not None:
+        told["status"] = msgspec.msgpack.decode(entry.value, type=RunEnd).status
+    elif entry.kind == FAILURE and entry.value is not None:
         error_record = decode_error(entry.value)
         told["error"] = f"{error_record.type}: {error_record.message}"
     return {key: value for key, value in told.items() if value not in ("", None)}
 
 
-def _plain(stored: Encoded) -> Any:
+def _payload_of(entry: Entry) -> Encoded:
+    """Results of calls say themselves how they are written; of everything else the entry says it."""
+    stored = unlabelled(entry.value or b"")
+    return stored if stored.data != entry.value else Encoded(stored.data, entry.codec)
+
+
+def _plain(stored: Encoded, codecs: Codecs) -> Any:
     """A payload without its types; what cannot be read here is not shown."""
+    if stored.codec == "text":  # the id of a child, as the driver wrote it
+        return stored.data.decode("utf-8", "backslashreplace")
     try:
-        return DEFAULT_CODECS.decode(stored.data, where="a payload", codec=stored.codec)
+        return codecs.decode(stored.data, where="a payload", codec=stored.codec)
     except HoldfastError:
         return f"<{len(stored.data)} bytes of {stored.codec}>"
 
@@ -121,6 +133,7 @@ def _info(row: Run) -> RunInfo:
     return RunInfo(
         id=row.id,
         workflow=row.workflow,
+        model=row.model,
         key=row.key,
         status=row.status,
         queue=row.queue,

@@ -10,15 +10,21 @@ import asyncpg
 import pytest
 
 import holdfast as hf
-from benchmarks.fan_out import WIDE, fan_out_of, layers_of
+from benchmarks import measures as m
+from benchmarks.databases import Databases
+from benchmarks.fan_out import WIDE, fan_out_of, layers_of, measure_w3
+from benchmarks.limits import batched_steps_per_second
+from benchmarks.startup import bare_python_seconds
 from benchmarks.throughput import working_engine
 from holdfast.coordinator import Commit
-from tests.costs.attempts import Try, assert_one_is_good
+from tests.costs.attempts import Try, assert_one_is_good, slower_than
 from tests.costs.test_commits import ONLY_STEPS
 
 AT_MOST_COMMITS = 50
 GROWTH = 1.3
 FEW, MANY = 1000, 10_000
+FACTOR = 2.0
+REFERENCE_PYTHON_SECONDS = 0.011  # `python -c pass` where the targets were set
 
 
 # -- commits
@@ -108,3 +114,26 @@ async def _seconds(engine: hf.Engine, dag: hf.BuiltDag) -> float:
     started = loop.time()
     await engine.run(dag)
     return loop.time() - started
+
+
+# -- speed
+
+
+@pytest.mark.timing
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store", [m.SQLITE, m.POSTGRES])
+def test_very_many_parallel_steps_and_an_aggregate_take_no_more_than_twice_their_target(
+    store: str, request: pytest.FixtureRequest
+) -> None:
+    """W3: 1,000 and 10,000 steps. A machine whose interpreter or database is slower may be slower by as much."""
+    durable: Databases = request.getfixturevalue("durable_postgres" if store == m.POSTGRES else "durable_sqlite")
+
+    def measured() -> Try:
+        batched = asyncio.run(batched_steps_per_second(durable.fresh_url(), 50))
+        database = slower_than(1 / m.REFERENCE_BATCHED[store], 1 / batched)
+        python = slower_than(REFERENCE_PYTHON_SECONDS, min(bare_python_seconds() for _ in range(3)))
+        few, many = asyncio.run(measure_w3(durable.fresh_url()))
+        cost = max(few / m.W3_FEW.targets[store], many / m.W3_MANY.targets[store])
+        return Try(cost, FACTOR * max(database, python))
+
+    assert_one_is_good(f"times the target for parallel steps on {store}", measured)

@@ -32,7 +32,7 @@ def test_a_step_of_a_lone_chain_stays_near_its_target(durable: Databases) -> Non
     def measured() -> Try:
         commit = asyncio.run(one_commit_ms(durable.fresh_url(), 300))
         allowed = m.W1.targets[durable.store] * slower_than(m.REFERENCE_ONE_COMMIT_MS[durable.store], commit)
-        return Try(asyncio.run(measure_w1(durable.fresh_url())), FACTOR * allowed)
+        return Try(asyncio.run(measure_w1(durable.fresh_url())).wall_ms, FACTOR * allowed)
 
     assert_one_is_good("milliseconds a step of one run of 100", measured)
 
@@ -44,7 +44,7 @@ def test_many_chains_at_once_stay_near_their_target(durable: Databases) -> None:
         batched = asyncio.run(batched_steps_per_second(durable.fresh_url(), 50))
         slowness = slower_than(1 / m.REFERENCE_BATCHED[durable.store], 1 / batched)
         allowed = 1000 / m.W2.targets[durable.store] * slowness
-        return Try(1000 / asyncio.run(measure_w2(durable.fresh_url())), FACTOR * allowed)
+        return Try(asyncio.run(measure_w2(durable.fresh_url())).wall_ms, FACTOR * allowed)
 
     assert_one_is_good("milliseconds a step of 2,000 runs of 3 steps", measured)
 

@@ -19,14 +19,56 @@ QUICK = ("--orders", "8", "--pace", "0.3")
 
 
 def test_hello_runs_once_for_each_name(tmp_path: Path) -> None:
-    """I12: the second run under the same key finds the results and runs nothing."""
-    first = run_program(EXAMPLES / "hello.py", "Ada", folder=tmp_path)
-    assert "(greeting Ada)\nHello, Ada!\n" in first
-    assert [first.index(f"{what} …") for what in ("boiling water", "brewing tea", "serving Ada")] == sorted(
-        first.index(f"{what} …") for what in ("boiling water", "brewing tea", "serving Ada")
-    )
-    assert first.index("toasting bread …") < first.index("serving Ada …")
-    assert run_program(EXAMPLES / "hello.py", "Ada", folder=tmp_path) == "Hello, Ada!\nBreakfast is served.\n"
+    """I12: the second run under the same key finds the result and runs nothing."""
+    greeting = "Hello, Ada! Welcome back.\n"
+    assert run_program(EXAMPLES / "hello.py", "Ada", folder=tmp_path) == f"  (greeting Ada)\n{greeting}"
+    assert run_program(EXAMPLES / "hello.py", "Ada", folder=tmp_path) == greeting
+
+
+def test_g1_somebody_who_signs_up_is_reminded_and_approved_although_the_program_was_killed(tmp_path: Path) -> None:
+    """G1, G5, I54: one account, each reminder once, and the decision of another process arrives once."""
+    sign_up = [sys.executable, str(EXAMPLES / "onboarding.py"), "Ada", "--patience", "1.0"]
+    with subprocess.Popen(sign_up, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = [process.stdout.readline() for _ in range(2)]
+        _wait_until(tmp_path / "holdfast.db", "SELECT count(*) FROM history", at_least=2)
+        process.kill()
+    assert first == ["  account of Ada created\n", "  question sent: may Ada join?\n"]
+    with subprocess.Popen(sign_up, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "  reminder sent: may Ada join?\n"
+        decide = (EXAMPLES / "onboarding.py", "Ada", "--patience", "1.0", "--approve")
+        assert "\nDelivered(" in run_program(*decide, folder=tmp_path)
+        rest = process.stdout.read()
+        assert "\nDelivered(" in run_program(*decide, folder=tmp_path)  # the same id: nothing changes
+    assert re.fullmatch(r"(  reminder .*\n)*  Ada is welcome, says the board\nAda has account-ada\n", rest)
+
+
+def test_i10_somebody_who_is_rejected_has_no_account_afterwards(tmp_path: Path) -> None:
+    """I10: what was registered with on_rollback runs when the run fails."""
+    sign_up = [sys.executable, str(EXAMPLES / "onboarding.py"), "Bob"]
+    with subprocess.Popen(sign_up, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(2):
+            process.stdout.readline()
+        run_program(EXAMPLES / "onboarding.py", "Bob", "--reject", "already here", folder=tmp_path)
+        assert process.stdout.read() == "  account-bob deleted\nBob did not join: the board: already here\n"
+
+
+def test_i10_an_order_with_a_parcel_that_cannot_be_sent_is_undone_in_reverse(tmp_path: Path) -> None:
+    """I10, I54: the failure of a child reaches its parent with its cause; the rollbacks run last to first, and once."""
+    printed = run_program(EXAMPLES / "parcels.py", "lamp", "piano", folder=tmp_path)
+    told = "lamp-piano stays here: a piano is too heavy\n"
+    undone = "  track-lamp called back\n  money returned\n"
+    assert printed == f"  2000 cents charged\n  lamp handed over\n{undone}{told}"
+    assert run_program(EXAMPLES / "parcels.py", "lamp", "piano", folder=tmp_path) == told
+
+
+def test_an_order_is_sent_in_parcels_and_its_review_goes_on_by_itself(tmp_path: Path) -> None:
+    """Children side by side, and one that is detached."""
+    printed = run_program(EXAMPLES / "parcels.py", "lamp", "chair", folder=tmp_path)
+    assert sorted(printed.splitlines()[1:3]) == ["  chair handed over", "  lamp handed over"]
+    assert printed.endswith("on their way: track-lamp, track-chair\n  how was lamp-chair?\n")
 
 
 def test_g3_a_transactional_debit_happens_once_although_it_was_attempted_twice(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
@@ -22,10 +23,13 @@ from holdfast.core.function_operations import (
     OpenWait,
     Queued,
     QueuedCall,
+    RedeliverEvent,
+    Refusal,
     SendEvent,
     Stepped,
     TakeTurn,
     TargetNotFound,
+    stored_event_id,
 )
 from holdfast.core.operations import (
     BuryUnknown,
@@ -68,6 +72,9 @@ FUNCTION = StartRun(run="r", workflow="f", model="function", offer=Offer(worker=
 AT_TURN: dict[str, Any] = AT | {"node": TURN}
 WAIT = OpenWait(address="#1", name="wait", digest="d", events=("go",))
 WAITING = [FUNCTION, TakeTurn(**AT_TURN, known=0, opens=(WAIT,), park=True)]
+
+STORED = stored_event_id("r", "e")
+DEAD_EVENT = [FUNCTION, SendEvent(run="r", event="e", name="go", on_target_end="dead"), CancelRun(run="r", force=True)]
 
 CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
     "start": ([], start("r", "join")),
@@ -144,7 +151,16 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
     "broadcast, waited for": (WAITING, BroadcastEvent(event="e", name="go")),
     "broadcast, to all": (WAITING, BroadcastEvent(event="e", name="go", to_all=True)),
     "broadcast, queued": ([], BroadcastEvent(event="e", name="go")),
-    "drop an event": ([BroadcastEvent(event="e", name="go")], DropEvent(event="e")),
+    "turn, a refusal": (
+        [*WAITING, SendEvent(run="r", event="e", name="go"), ClaimWork(**AT_TURN | {"token": 2}, worker="w")],
+        TakeTurn(**AT_TURN | {"token": 2}, known=1, opens=(WAIT,), refuses=(Refusal(1, "another type"),)),
+    ),
+    "redeliver, queued": (DEAD_EVENT, RedeliverEvent(event=STORED, name="go", run="r")),
+    "redeliver, waited for": (
+        [*DEAD_EVENT, *(replace(operation, run="q") for operation in WAITING)],
+        RedeliverEvent(event=STORED, name="go", run="r"),
+    ),
+    "drop an event": (DEAD_EVENT, DropEvent(event=STORED)),
     "discard": (DEAD, DiscardDead(run="r", node="only")),
     "hold": ([], SetHold(scope="queue", name="q")),
     "release a hold": ([SetHold(scope="queue", name="q")], SetHold(scope="queue", name="q", on=False)),

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Never, Protocol
+
+import msgspec
 
 from holdfast.authoring.conditions import Identified, checked_run_id
 from holdfast.authoring.flow_control import (
@@ -68,8 +69,7 @@ class Tx(Protocol):
         """The driver's own connection. Committing or rolling back through it breaks the promise."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeInfo:
+class NodeInfo(msgspec.Struct, frozen=True, gc=False):
     """The node that is running. `str()` gives its name."""
 
     id: str
@@ -267,14 +267,25 @@ def is_running() -> bool:
     return _current.get() is not None
 
 
-@contextmanager
-def entered(context: Context) -> Iterator[Context]:
+class _Entered:
+    """`entered`: a class and no generator, because every attempt of every node goes through it."""
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> Context:
+        self._token = _current.set(self._context)
+        return self._context
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self._token)
+
+
+def entered(context: Context) -> AbstractContextManager[Context]:
     """Make this the current context until the end of the block."""
-    token = _current.set(context)
-    try:
-        yield context
-    finally:
-        _current.reset(token)
+    return _Entered(context)
 
 
 @contextmanager

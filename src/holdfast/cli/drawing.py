@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.failures import USAGE, Failure
+from holdfast.cli.failures import FAILED, USAGE, Failure
 from holdfast.cli.finding import find_run
 from holdfast.cli.options import Options, asynchronous, common_options, load_app, opened, pass_options
 from holdfast.cli.output import print_json, shown_state
@@ -15,7 +15,7 @@ from holdfast.cli.output import print_json, shown_state
 if TYPE_CHECKING:
     from holdfast.core.graph import Graph
 
-FORMATS = ("ascii", "mermaid", "json")
+FORMATS = ("ascii", "mermaid", "svg", "json")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -33,6 +33,7 @@ def graph(options: Options, target: str, words: tuple[str, ...], style: str) -> 
     ascii    a line for each node, level by level, with what it waits for;
              siblings of a fan-out are one line
     mermaid  a flowchart for a page
+    svg      a picture: holdfast graph RUN --format svg > run.svg
     json     nodes, dependencies and states
     """
     if options.as_json:
@@ -58,11 +59,18 @@ def _is_thing(target: str) -> bool:
 def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph]:
     from holdfast.authoring.actions import Action
     from holdfast.authoring.dags import Dag
+    from holdfast.authoring.functions import Workflow
     from holdfast.authoring.registry import default_registry
     from holdfast.authoring.startable import graph_of_action, resolve_start
     from holdfast.cli.arguments import bind, find_startable
 
     startable = find_startable(target, default_registry)
+    if isinstance(startable, Workflow):
+        raise Failure(
+            f"{startable.name} is a function, which has no graph: its code decides as it runs",
+            hint="`holdfast show RUN` shows what a run of it has done",
+            code=USAGE,
+        )
     # Neither fields nor arguments change the graph of these two.
     if isinstance(startable, type) and issubclass(startable, Dag):
         return startable.__holdfast__.name, startable.compiled_dag()
@@ -70,7 +78,7 @@ def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph]:
         return startable.name, graph_of_action(startable)
     spec = resolve_start(bind(startable, words), (), default_registry)
     if spec.graph is None:
-        raise Failure(f"{spec.workflow} is a function, which has no graph", hint="draw one of its runs", code=USAGE)
+        raise Failure(f"{spec.workflow} has no graph", hint="name a Dag, an action or a template", code=USAGE)
     return spec.workflow, spec.graph
 
 
@@ -78,11 +86,17 @@ def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph]:
 async def _of_run(options: Options, target: str, style: str) -> None:
     async with opened(options) as engine:
         row = await find_run(engine, target)
+        if row.model == "function":
+            raise Failure(
+                f"run {row.id} of {row.workflow} is a function, which has no graph",
+                hint=f"`holdfast show {row.id}` shows what it has done and what it waits for",
+                code=FAILED,
+            )
         handle = engine.get(row.id)
         drawn = await handle.dag()
         states = await handle.nodes_with_state()
     about = {"workflow": row.workflow, "run": row.id}
-    if style == "mermaid":
+    if style in ("mermaid", "svg"):  # which colour by the stored word
         _print(drawn, style, about, {each.id: each.state for each in states})
         return
     shown = {
@@ -101,6 +115,8 @@ def _print(drawn: Graph, style: str, about: Mapping[str, Any], states: Mapping[s
         print_json({**about, "signature": drawn.signature, "nodes": _documents(drawn, states)})
     elif style == "mermaid":
         click.echo(drawn.mermaid(states), nl=False)
+    elif style == "svg":
+        click.echo(drawn.svg(states), nl=False)
     else:
         click.echo(drawn.ascii(states), nl=False)
 

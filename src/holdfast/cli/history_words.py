@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 NAMES_SHOWN: Final = 5
+VALUE_WIDTH: Final = 120
 
 Data = Mapping[str, Any]
 
@@ -17,6 +19,11 @@ def about(kind: str, data: Data) -> str:
         return _plain(data) if write is None else write(data)
     except (KeyError, TypeError, AttributeError):  # a row that was damaged, or is newer than this program
         return _plain(data)
+
+
+def who(kind: str, data: Data) -> str:
+    """Who did it, if it was somebody."""
+    return str(data.get("by") or (data.get("name", "") if kind == "cancel" else ""))
 
 
 def _plain(data: Data) -> str:
@@ -81,17 +88,60 @@ def _noted(data: Data) -> str:
     return f"node {data['node']}, attempt {data['attempt']}: {data['note']}"
 
 
+# Entries of a function: what was asked for, where in its code, and what came of it.
+
+
+def _value(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= VALUE_WIDTH else f"{text[: VALUE_WIDTH - 1]}…"
+
+
+def _asked(data: Data) -> str:
+    return f"{data['name']} ({data['at']})" if data.get("name") else str(data["at"])
+
+
+def _result(data: Data) -> str:
+    return f"{_asked(data)} = {_value(data['value'])}" if "value" in data else _asked(data)
+
+
+def _failure(data: Data) -> str:
+    return f"{_asked(data)}: {data['error']}"
+
+
+def _event(data: Data) -> str:
+    carries = f" = {_value(data['value'])}" if "value" in data else ""
+    return f"event {data['event']}{carries}, for {_asked(data)}"
+
+
+def _ended_run(data: Data) -> str:
+    return f"run {data['source']} is {data['status']}, for {_asked(data)}"
+
+
+def _continued(data: Data) -> str:
+    return f"as {data['name']}, with input {_value(data.get('value'))}"
+
+
 _WORDS: Final[Mapping[str, Callable[[Data], str]]] = {
+    "cancel": lambda data: "",
     "cancel requested": _reason,
+    "continued": _continued,
     "dead letter discarded": _of_node,
+    "ended": _ended_run,
+    "event": _event,
+    "failure": _failure,
     "finished": _finished,
     "follows other attempts": _follows_others,
+    "forgotten": _failure,
     "forked": _forked,
     "graph changed": _graph_changed,
     "graph frozen": _versions,
     "graph imported": _versions,
     "noted": _noted,
+    "patch": lambda data: str(data["name"]),
     "paused": _reason,
     "reattempted": _of_node,
+    "refused": _event,
+    "result": _result,
     "skipped": _of_node,
+    "timer": _asked,
 }

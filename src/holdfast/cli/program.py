@@ -21,8 +21,11 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "show": "holdfast.cli.show",
         "explain": "holdfast.cli.explaining",
         "graph": "holdfast.cli.drawing",
+        "query": "holdfast.cli.replaying",
         "verify": "holdfast.cli.graphs",
     },
+    "Send events": {"send": "holdfast.cli.events", "broadcast": "holdfast.cli.events"},
+    "Try code": {"check": "holdfast.cli.checks", "replay": "holdfast.cli.replaying"},
     "Operate on a run": {
         "cancel": "holdfast.cli.operate",
         "pause": "holdfast.cli.operate",

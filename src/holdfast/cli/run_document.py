@@ -42,14 +42,40 @@ class NodeShown(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptShown, ...]
 
 
-class RunShown(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with its nodes and its history. `signature` is that of the graph it follows, if that is known here."""
+class WaitShown(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a run waits for: an event, or the end of a run, which then has this status."""
+
+    event: str | None
+    run: str | None
+    status: str | None
+    address: str
+    code: str
+    since: datetime
+
+
+class ChildShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that this one has started and that is cancelled with it."""
 
     run: str
     workflow: str
     status: str
     key: str | None
+
+
+class RunShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with its nodes and its history. `signature` is that of the graph it follows, if that is known here.
+
+    A function has no nodes: `nodes` are its own turn, under its name, and those of its calls that went through the
+    work table. `wakes_at` is the next time that it waits for.
+    """
+
+    run: str
+    workflow: str
+    model: str
+    status: str
+    key: str | None
     reason: str | None
+    parent: str | None
     queue: str
     priority: int
     tags: dict[str, str]
@@ -62,6 +88,9 @@ class RunShown(msgspec.Struct, frozen=True, kw_only=True):
     error: dict[str, str] | None
     signature: str | None
     stored_graph: bool
+    waits: tuple[WaitShown, ...]
+    wakes_at: datetime | None
+    children: tuple[ChildShown, ...]
     nodes: tuple[NodeShown, ...]
     history: tuple[dict[str, Any], ...]
 
@@ -85,9 +114,11 @@ async def gather(engine: Engine, row: Run) -> tuple[RunShown, Graph | None]:
     shown = RunShown(
         run=row.id,
         workflow=row.workflow,
+        model=row.model,
         status=await handle.status(),
         key=row.key,
         reason=row.reason,
+        parent=row.parent,
         queue=row.queue,
         priority=row.priority,
         tags=json.loads(row.tags),
@@ -100,6 +131,9 @@ async def gather(engine: Engine, row: Run) -> tuple[RunShown, Graph | None]:
         error=error,
         signature=None if graph is None else graph.signature,
         stored_graph=row.definition is not None,
+        waits=await _waits(engine, row),
+        wakes_at=next((moment_of(item.due) for item in work if _is_asleep(row, item)), None),
+        children=await _children(engine, row),
         nodes=_nodes(row, work, graph),
         history=tuple(_entry(entry) for entry in await handle.history()),
     )
@@ -117,12 +151,46 @@ def _plain(payload: Encoded, row: Run, codecs: Codecs) -> Any:
     return msgspec.to_builtins(value)
 
 
+async def _waits(engine: Engine, row: Run) -> tuple[WaitShown, ...]:
+    from holdfast.explain.situation import Awaited
+
+    waits = [Awaited.of(wait) for wait in await engine.get(row.id).waits()]
+    others = {other.id: other for other in await engine.store.runs([wait.ended for wait in waits if wait.ended])}
+    return tuple(
+        WaitShown(
+            event=wait.event or None,
+            run=wait.ended or None,
+            status=others[wait.ended].status if wait.ended in others else None,
+            address=wait.address,
+            code=wait.name,
+            since=datetime.fromtimestamp(wait.since / 1e6, UTC),
+        )
+        for wait in waits
+    )
+
+
+def _is_asleep(run: Run, item: Work) -> bool:
+    return item.kind == "turn" and item.status == "ready" and run.status == "suspended"
+
+
+async def _children(engine: Engine, row: Run) -> tuple[ChildShown, ...]:
+    from holdfast.core.queries import ChildrenOf
+
+    if row.model != "function":
+        return ()  # only functions have any
+    found: list[Run] = await engine.store.rows(ChildrenOf(row.id))
+    return tuple(
+        ChildShown(run=child.id, workflow=child.workflow, status=child.status, key=child.key)
+        for child in sorted(found, key=lambda child: (child.created, child.id))
+    )
+
+
 def _nodes(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeShown, ...]:
     attempts: dict[str, list[Work]] = {}
     for item in sorted(work, key=lambda item: (item.created, item.node, item.attempt)):
         attempts.setdefault(item.node, []).append(item)
     order = list(attempts) if graph is None else list(dict.fromkeys([*graph.topological_order, *attempts]))
-    names = {} if graph is None else {node.id: node.name for node in graph.nodes}
+    names = _call_names(run, attempts) if graph is None else {node.id: node.name for node in graph.nodes}
     # A run that was finished early leaves nodes without a row behind, which nobody wanted any more.
     absent = "skipped" if run.status == "completed" else "pending"
     shown = []
@@ -137,10 +205,39 @@ def _nodes(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeSho
                 state=absent if latest is None else latest.status,
                 detail="" if latest is None else _detail(latest),
                 after=tuple(names[parent] for parent in parents),
-                attempts=tuple(_attempt(item) for item in items if item.status != "blocked"),
+                attempts=(*_before(items), *(_attempt(item) for item in items if item.status != "blocked")),
             )
         )
     return tuple(shown)
+
+
+def _call_names(run: Run, attempts: dict[str, list[Work]]) -> dict[str, str]:
+    """What people call the work of a function: itself by its name, a call by its action and where it was made."""
+    names = {}
+    for node, items in attempts.items():
+        if items[0].kind == "turn":
+            names[node] = run.workflow
+        elif items[0].kind == "call":
+            names[node] = f"{items[0].name} ({node.rpartition('|')[2]})"
+    return names
+
+
+def _before(items: list[Work]) -> tuple[AttemptShown, ...]:
+    """The first attempt of a call was made in the function's own process, and only its error is kept."""
+    if not items or items[0].kind != "call" or items[0].attempt == 1:
+        return ()
+    first = items[0]
+    return (
+        AttemptShown(
+            attempt=first.attempt - 1,
+            state="failed",
+            worker=None,
+            started_at=None,
+            finished_at=moment_of(first.created),
+            error=_error(first.error) if first.error is not None and first.finished is None else None,
+            outcome=None,
+        ),
+    )
 
 
 def _detail(item: Work) -> str:
@@ -150,22 +247,25 @@ def _detail(item: Work) -> str:
 
 
 def _attempt(item: Work) -> AttemptShown:
-    from holdfast.core.codec import decode_error
     from holdfast.listing import readable
 
-    # A new attempt carries the error of the one before until it has an outcome of its own.
-    record = None if item.error is None or item.finished is None else decode_error(item.error)
     return AttemptShown(
         attempt=item.attempt,
         state=item.status,
         worker=item.worker,
         started_at=moment_of(item.started),
         finished_at=moment_of(item.finished),
-        error=None
-        if record is None
-        else {"type": record.type, "message": record.message, "traceback": record.traceback},
+        # A new attempt carries the error of the one before until it has an outcome of its own.
+        error=None if item.error is None or item.finished is None else _error(item.error),
         outcome=None if item.outcome is None else readable(item.outcome),
     )
+
+
+def _error(stored: bytes) -> dict[str, str]:
+    from holdfast.core.codec import decode_error
+
+    record = decode_error(stored)
+    return {"type": record.type, "message": record.message, "traceback": record.traceback}
 
 
 def _entry(entry: HistoryEntry) -> dict[str, Any]:

@@ -51,7 +51,7 @@ async def runs(
         say("no runs match" if workflow or statuses or tags or since or after else "there are no runs yet")
         return
     now = datetime.now(UTC)
-    headers = ["RUN", "WORKFLOW", "KEY", "STATUS", "STARTED", "TOOK"]
+    headers = ["RUN", "WORKFLOW", "MODEL", "KEY", "STATUS", "STARTED", "TOOK"]
     rows = [_row(info, now) for info in page]
     for header, cells in (
         ("TAGS", [" ".join(f"{name}={value}" for name, value in info.tags.items()) for info in page]),
@@ -76,6 +76,7 @@ def _row(info: RunInfo, now: datetime) -> list[str]:
     return [
         info.id,
         info.workflow,
+        info.model,
         info.key or "",
         Cell(info.status, info.status),
         shown_age(info.created_at, now) if on_terminal() else f"{info.created_at:%Y-%m-%dT%H:%M:%SZ}",

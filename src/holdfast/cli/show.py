@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from holdfast.cli.finding import find_run
-from holdfast.cli.history_words import about
+from holdfast.cli.history_words import about, who
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
 from holdfast.cli.output import (
     Cell,
@@ -22,6 +22,7 @@ from holdfast.cli.output import (
     print_table,
     say,
 )
+from holdfast.cli.show_function import print_function, print_waits, runs_on
 from holdfast.cli.show_nodes import print_nodes
 from holdfast.cli.times import shown_moment, shown_seconds
 
@@ -30,20 +31,25 @@ if TYPE_CHECKING:
 
 RESULT_WIDTH: Final = 2000
 ERRORS_SHOWN: Final = 20
+HISTORY_SHOWN: Final = 50
 
 
 @click.command()
 @click.argument("run", metavar="RUN")
 @click.option("--nodes", "every_node", is_flag=True, help="Show every node of a fan-out, and every error.")
+@click.option(
+    "--history", "whole_history", is_flag=True, help=f"Show all of its history, not the last {HISTORY_SHOWN}."
+)
 @click.option("--traceback", is_flag=True, help="Show the traceback of each node's last error.")
 @common_options
 @pass_options
 @asynchronous
-async def show(options: Options, run: str, every_node: bool, traceback: bool) -> None:
-    """Show a run: status, graph, attempts, errors, history.
+async def show(options: Options, run: str, every_node: bool, whole_history: bool, traceback: bool) -> None:
+    """Show a run: status, graph or waits, errors, history.
 
-    Nodes are listed in the order in which they can run, a fan-out in one line. After a skip without the code, those
-    that nothing has reached yet are known to the code alone: --app shows them too.
+    Of a function: what it waits for, which runs it has started, and what its history holds. Of a DAG: its nodes in the
+    order in which they can run, a fan-out in one line; after a skip without the code, those that nothing has reached
+    yet are known to the code alone, and --app shows them too.
     """
     from holdfast.cli.run_document import gather
 
@@ -54,18 +60,29 @@ async def show(options: Options, run: str, every_node: bool, traceback: bool) ->
         print_json(shown)
         return
     _print_run(shown)
-    print_nodes(shown, graph, every_node)
+    if shown.model == "function":
+        print_function(shown, every_node)
+    else:
+        print_waits(shown, [])
+        print_nodes(shown, graph, every_node)
     _print_errors(shown, every_node)
     if traceback:
         _print_tracebacks(shown, every_node)
-    _print_history(shown)
+    _print_history(shown, whole_history)
 
 
 def _print_run(shown: RunShown) -> None:
     now = datetime.now(UTC)
     facts = [("run", shown.run), ("workflow", shown.workflow), ("status", Cell(shown.status, shown.status))]
+    if shown.model == "function":
+        facts.insert(2, ("model", shown.model))
     if shown.reason:
         facts.append(("reason", one_line(shown.reason)))
+    worker = runs_on(shown)
+    if worker is not None:
+        facts.append(("runs on", f"worker {worker}"))
+    if shown.parent is not None:
+        facts.append(("parent", f"run {shown.parent}"))
     if shown.key is not None:
         facts.append(("key", shown.key))
     facts.append(("queue", shown.queue + (f", priority {shown.priority}" if shown.priority else "")))
@@ -136,13 +153,16 @@ def _print_tracebacks(shown: RunShown, every_node: bool) -> None:
         say(failed.error["traceback"].rstrip() or f"{failed.error['type']}: {failed.error['message']}")
 
 
-def _print_history(shown: RunShown) -> None:
+def _print_history(shown: RunShown, whole: bool) -> None:
     if not shown.history:
         return
     print_heading("history")
+    left = 0 if whole else len(shown.history) - HISTORY_SHOWN
+    if left > 0:
+        say(f"{left:,} earlier: --history shows all")
     rows = []
-    for entry in shown.history:
-        by = entry["data"].get("by", "")
+    for entry in shown.history[max(0, left) :]:
+        by = who(entry["kind"], entry["data"])
         told = one_line(about(entry["kind"], entry["data"]))
         rows.append([f"{entry['at']:%Y-%m-%d %H:%M:%S}", entry["kind"], f"by {by}" if by else "", told])
     if not on_terminal():

@@ -37,9 +37,12 @@ APART: Final = 5
 MEMBER: Final = "↳ "
 
 
-def print_nodes(shown: RunShown, graph: Graph | None, every_node: bool) -> None:
-    """The table of nodes; fan-outs in one line each unless every node is asked for."""
-    groups = _groups(shown, None if every_node else graph)
+def print_nodes(
+    shown: RunShown, graph: Graph | None, every_node: bool, calls: Sequence[NodeShown] | None = None
+) -> None:
+    """The table of nodes; fan-outs in one line each unless every node is asked for. Or of a function's calls."""
+    nodes = shown.nodes if calls is None else calls
+    groups = _groups(nodes, None if every_node else graph)
     label = {node.name: _label(group) for group in groups for node in group}
     rows: list[list[str]] = []
     for group in groups:
@@ -48,16 +51,17 @@ def print_nodes(shown: RunShown, graph: Graph | None, every_node: bool) -> None:
         rows += [_line(node, {}, before=MEMBER) for node in apart[:APART]]
         if len(apart) > APART:
             rows.append(["", f"{MEMBER}and {len(apart) - APART:,} more", "", "", "", ""])
-    print_heading(f"nodes ({len(shown.nodes):,})" if len(shown.nodes) > len(rows) else "nodes")
-    headers = ["", "NODE", "STATE", "ATTEMPTS", "TOOK", "AFTER"]
+    title = "nodes" if calls is None else "calls in the work table"
+    print_heading(f"{title} ({len(nodes):,})" if len(nodes) > len(rows) else title)
+    headers = ["", "NODE" if calls is None else "CALL", "STATE", "ATTEMPTS", "TOOK", "AFTER"]
     if not any(row[-1] for row in rows):  # a single node, or code that was not imported
         headers, rows = headers[:-1], [row[:-1] for row in rows]
-    print_table(headers, rows, whole=("NODE", "ATTEMPTS", "TOOK"))
-    if graph is None and shown.status not in ("completed", "cancelled"):
+    print_table(headers, rows, whole=("NODE", "CALL", "ATTEMPTS", "TOOK"))
+    if graph is None and calls is None and shown.status not in ("completed", "cancelled"):
         note(f"nodes that nothing has reached are in the code of {shown.workflow}: --app MODULE shows them too")
 
 
-def _groups(shown: RunShown, graph: Graph | None) -> list[list[NodeShown]]:
+def _groups(nodes: Sequence[NodeShown], graph: Graph | None) -> list[list[NodeShown]]:
     """Nodes that are shown in one line, in the order in which they can run."""
     from holdfast.core.dag_drawing import alike
 
@@ -65,7 +69,7 @@ def _groups(shown: RunShown, graph: Graph | None) -> list[list[NodeShown]]:
     for group in [] if graph is None else alike(graph):
         first.update((node.id, group[0].id) for node in group)
     groups: dict[str, list[NodeShown]] = {}
-    for node in shown.nodes:
+    for node in nodes:
         groups.setdefault(first.get(node.id, node.id), []).append(node)
     return list(groups.values())
 

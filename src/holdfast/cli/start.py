@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -35,7 +36,7 @@ def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     return tags
 
 
-class StartCommand(click.Command):
+class ArgumentCommand(click.Command):
     """Takes what it does not know for an argument, so that -3 is a number, but not what looks like a long option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -49,7 +50,7 @@ class StartCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=StartCommand, context_settings={"ignore_unknown_options": True})
+@click.command(cls=ArgumentCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("target", metavar="MODULE:THING")
 @click.argument("words", nargs=-1, metavar="ARGS...")
 @click.option("--key", metavar="TEXT", help="Start once under this key; the same key and input is the same run.")
@@ -170,22 +171,47 @@ async def _wait(options: Options, engine: Engine, handle: Handle[Any]) -> int:
 
 
 async def _watched(engine: Engine, handle: Handle[Any]) -> None:
-    """Wait for the end; a person at a terminal sees how many nodes are done."""
+    """Wait for the end; a person at a terminal sees how far it is: nodes of a graph, entries of a function."""
+    (row,) = await engine.store.runs([handle.id])
     graph = await handle.load_graph()
     total = 1 if graph is None else len(graph)
     ended = asyncio.ensure_future(handle.result())
     try:
-        if total > 1:
+        if row.model == "function":
+            with progress("recorded", None) as bar:
+                await _look_on(engine, handle, ended, lambda row: bar.advance_to(row.entries))
+        elif total > 1:
             with progress("nodes", total) as bar:
-                while not ended.done():
-                    for row in await engine.store.runs([handle.id]):
-                        bar.advance_to(total - row.remaining)
-                    await asyncio.wait([ended], timeout=LOOK_SECONDS)
+                await _look_on(engine, handle, ended, lambda row: bar.advance_to(total - row.remaining))
                 if ended.exception() is None:
                     bar.advance_to(total)
         await ended
     finally:
         ended.cancel()
+
+
+async def _look_on(
+    engine: Engine, handle: Handle[Any], ended: asyncio.Future[Any], show: Callable[[Run], None]
+) -> None:
+    noted: set[str] = set()
+    while not ended.done():
+        for row in await engine.store.runs([handle.id]):
+            show(row)
+            if row.status == "suspended":
+                await _note_events(handle, noted)
+        await asyncio.wait([ended], timeout=LOOK_SECONDS)
+
+
+async def _note_events(handle: Handle[Any], noted: set[str]) -> None:
+    """Whoever waits for a run that waits for an event waits for somebody to send it."""
+    from holdfast.explain.situation import Awaited
+    from holdfast.explain.words import command
+
+    for wait in await handle.waits():
+        event = Awaited.of(wait).event
+        if event and event not in noted:
+            noted.add(event)
+            note(f"it waits for event {event}: {command('send', event, 'PAYLOAD', '--to', handle.id)}")
 
 
 def _with_cause(message: str, row: Run) -> str:
@@ -203,4 +229,4 @@ def _with_cause(message: str, row: Run) -> str:
     return message if record.message in message else f"{message}: {cause}"
 
 
-__all__ = ["note_missing_worker", "parse_tags", "print_started", "start"]
+__all__ = ["ArgumentCommand", "note_missing_worker", "parse_tags", "print_started", "start"]

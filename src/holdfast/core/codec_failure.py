@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from holdfast.core.codec_faithful import plain_fault
-from holdfast.core.errors import RemoteError
+from holdfast.core.errors import RemoteError, RunFailed
 
 MESSAGE_LIMIT: Final = 8_000
 TRACEBACK_LIMIT: Final = 16_000
@@ -54,6 +54,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         exception = rebuilt or RemoteError(self.type, self.message, self.traceback)
         if self.cause is not None and exception.__cause__ is None:
             exception.__cause__ = self.cause.to_exception(known)
+        if isinstance(exception, RunFailed) and exception.cause is None:
+            exception.cause = exception.__cause__
         return exception
 
     def _rebuilt(self, known: KnownClasses) -> Exception | None:
@@ -142,7 +144,9 @@ def _rebuilding(exc: BaseException) -> tuple[list[object] | None, dict[str, obje
     except Exception:
         args, state = exc.args, None
     kept_args = _kept(list(args))
-    kept_state = _kept(dict(state)) if isinstance(state, dict) and state else None
+    if isinstance(state, dict):  # a cause that is an attribute too, as in RunFailed, has a record of its own
+        state = {name: value for name, value in state.items() if value is None or value is not exc.__cause__}
+    kept_state = _kept(state) if state else None
     return (
         kept_args if isinstance(kept_args, list) else None,
         kept_state if isinstance(kept_state, dict) else None,

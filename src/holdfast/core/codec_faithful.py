@@ -189,9 +189,10 @@ def _sequence_difference(
     if len(given) > _LONG and type(given) is list and set(map(type, given)) == {str} and given == back:
         return None
     for index, (item, item_back) in enumerate(zip(given, back, strict=True)):
-        fault = difference(item, item_back, depth + 1)
-        if fault is not None:
-            return fault.inside(f"[{index}]")
+        if item is not item_back:  # small numbers, None, True: nothing to compare
+            fault = difference(item, item_back, depth + 1)
+            if fault is not None:
+                return fault.inside(f"[{index}]")
     return None
 
 

@@ -40,5 +40,7 @@ def encode_stored_result(call: CallCodec, codecs: Codecs, limit: int, value: obj
 
 def decode_stored_result(call: CallCodec, codecs: Codecs, stored: bytes) -> object:
     """A function's result as the caller is to receive it, whoever wrote it."""
+    if not stored.startswith(_LABEL):
+        return call.decode_result(stored, _PLAIN, codecs=codecs)
     result = unlabelled(stored)
     return call.decode_result(result.data, result.codec, codecs=codecs)

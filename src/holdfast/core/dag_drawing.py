@@ -1,4 +1,4 @@
-"""Drawings of a graph: Mermaid for pages, lines of text for a terminal."""
+"""Drawings of a graph: Mermaid for pages, lines of text for a terminal. `dag_svg.py` has pictures."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # a graph draws itself with this module
     from holdfast.core.graph import Graph, Node
 
-__all__ = ["alike", "ascii_lines", "mermaid"]
+__all__ = ["COLOURS", "NOT_REACHED", "alike", "ascii_lines", "levels_of", "mermaid", "printable"]
 
-MERMAID_COLOURS = {
+COLOURS = {
     "blocked": "fill:#eceff1,stroke:#90a4ae",
     "ready": "fill:#fff8e1,stroke:#ffb300",
     "leased": "fill:#e3f2fd,stroke:#1e88e5",
@@ -37,11 +37,11 @@ def mermaid(graph: Graph, states: Mapping[str, str]) -> str:
     for node in graph.nodes:
         state = states.get(node.id)
         label = _escaped(node.name) if state is None else f"{_escaped(node.name)}<br/>{_escaped(state)}"
-        style = f":::{state.split()[0]}" if state and state.split()[0] in MERMAID_COLOURS else ""
+        style = f":::{state.split()[0]}" if state and state.split()[0] in COLOURS else ""
         lines.append(f'    {number[node.id]}["{label}"]{style}')
     lines += [f"    {number[parent]} --> {number[node.id]}" for node in graph.nodes for parent in node.depends_on]
     used = {state.split()[0] for state in states.values() if state}
-    lines += [f"    classDef {state} {look}" for state, look in MERMAID_COLOURS.items() if state in used]
+    lines += [f"    classDef {state} {look}" for state, look in COLOURS.items() if state in used]
     return "\n".join(lines) + "\n"
 
 
@@ -51,7 +51,7 @@ def ascii_lines(graph: Graph, states: Mapping[str, str] | None) -> str:
     Nodes on one level can run at the same time. Siblings with the same parents, children and job are
     one line, so that a fan-out of thousands is readable.
     """
-    levels = _levels(graph)
+    levels = levels_of(graph)
     groups = alike(graph)
     label = {node.id: _label(group) for group in groups for node in group}
     width = len(str(max(levels.values())))
@@ -68,7 +68,8 @@ def ascii_lines(graph: Graph, states: Mapping[str, str] | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _levels(graph: Graph) -> dict[str, int]:
+def levels_of(graph: Graph) -> dict[str, int]:
+    """For every node how many stand on the longest way to it, itself included."""
     levels: dict[str, int] = {}
     for node_id in graph.topological_order:
         levels[node_id] = 1 + max((levels[parent] for parent in graph.by_id[node_id].depends_on), default=0)
@@ -91,14 +92,14 @@ def alike(graph: Graph) -> list[list[Node]]:
 
 
 def _label(group: Sequence[Node]) -> str:
-    first = _printable(group[0].name)
-    return first if len(group) == 1 else f"{first} … {_printable(group[-1].name)}"
+    first = printable(group[0].name)
+    return first if len(group) == 1 else f"{first} … {printable(group[-1].name)}"
 
 
 def _status(group: Sequence[Node], states: Mapping[str, str] | None) -> str:
     if len(group) == 1:
         state = None if states is None else states.get(group[0].id)
-        return f"({_printable(state)})" if state else ""
+        return f"({printable(state)})" if state else ""
     if states is None:
         return f"({len(group):,} nodes)"
     counted = Counter((states.get(node.id) or NOT_REACHED).partition(" (")[0] for node in group)
@@ -113,7 +114,7 @@ def _parents(group: Sequence[Node], label: Mapping[str, str]) -> str:
     return f"<- {', '.join(names[:PARENTS_SHOWN])}" + (f" and {more:,} more" if more > 0 else "")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text in one line that cannot move a terminal's cursor."""
     return "".join(character if character.isprintable() else "?" for character in text)
 

@@ -111,6 +111,8 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 
     @property
     def runs(self) -> tuple[str, ...]:
+        if not self.opens and not self.children:  # the ordinary step of a function: asked for several times in each
+            return (self.run,)
         awaited = {run for wait in self.opens for run in wait.runs}
         return (self.run, *sorted(awaited | {child.run for child in self.children}))
 
@@ -128,7 +130,13 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 
     @property
     def ordered_by(self) -> tuple[str, ...]:
+        if not self.opens and not self.children:
+            return (self.run,)
         return (*self.runs, *self.topics, *(name for child in self.children for name in child.ordered_by))
+
+    @property
+    def may_reach_out(self) -> bool:
+        return any(child.may_reach_out for child in self.children)
 
 
 class ContinueAs(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):

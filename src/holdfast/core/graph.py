@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from holdfast.core import dag_drawing
+from holdfast.core import dag_drawing, dag_svg
 from holdfast.core.errors import DagError, UnknownNode, UsageError
 from holdfast.core.retry import ACTION_RETRY, Retry
 
@@ -255,6 +255,10 @@ class Graph:
     def ascii(self, states: Mapping[str, str] | None = None) -> str:
         """The graph as lines for a terminal, level by level; `states` maps node ids to a status to show."""
         return dag_drawing.ascii_lines(self, states)
+
+    def svg(self, states: Mapping[str, str] | None = None) -> str:
+        """The graph as an SVG picture; `states` maps node ids to a status to show and colour."""
+        return dag_svg.svg(self, states)
 
 
 def _described(policy: NodePolicy, seen: dict[int, object]) -> object:

@@ -47,6 +47,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Whether it may touch runs it does not name: then its whole batch takes the locked path."""
         return bool(self.topics)
 
+    @property
+    def may_reach_out(self) -> bool:
+        """Whether it may concern runs it does not name: where it is decided late, so is all that came after it."""
+        return False
+
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A worker of this process has room: work that becomes ready may be leased to it at once."""
@@ -111,6 +116,10 @@ class StartRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     def ordered_by(self) -> tuple[str, ...]:
         return (self.run,) if self.key is None else (self.run, f"{self.workflow}/{self.key}")
 
+    @property
+    def may_reach_out(self) -> bool:
+        return self.key is not None  # to the run that has the key
+
 
 class ClaimWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """A worker took a ready item. Stores claim in bulk; this form exists to replay a trace."""
@@ -121,6 +130,7 @@ class ClaimWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 class CompleteWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """The action returned."""
 
+    may_reach_out: ClassVar[bool] = True  # to whoever waits for the end that this may be
     result: bytes | None = None
     outcome: bytes | None = None
     offer: Offer | None = None
@@ -129,6 +139,7 @@ class CompleteWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True)
 class FailWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """The action raised, or ran out of time. The policy's numbers travel along, so deciding stays pure."""
 
+    may_reach_out: ClassVar[bool] = True  # to whoever waits for the end that this may be
     error: bytes
     outcome: bytes | None = None
     timed_out: bool = False
@@ -142,6 +153,7 @@ class FailWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 class SteerWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """The code itself said what becomes of its node or run: skip, pause, cancel, reattempt or finish."""
 
+    may_reach_out: ClassVar[bool] = True  # to whoever waits for the end that this may be
     wish: str
     reason: str = ""
     after: int = 0  # microseconds, for reattempt
@@ -160,6 +172,7 @@ class SteerWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 class KillWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """The item cannot be run at all (undecodable payload): a dead letter at once."""
 
+    may_reach_out: ClassVar[bool] = True  # to whoever waits for the end that this may be
     error: bytes
 
 
@@ -170,6 +183,7 @@ class ReleaseWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 class LapseWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """The lease ran out or its worker is dead."""
 
+    may_reach_out: ClassVar[bool] = True  # to whoever waits for the end that this may be
     lost_limit: int = 10
 
 

@@ -1,4 +1,4 @@
-"""A function in sentences: what it waits for, who runs its code, and what can be done when that does not fit its history.
+"""A function in sentences: what it waits for, who runs its code, and what to do when that does not fit its history.
 
 Its run has one item of work, its turn. A turn that nobody can take yet is *parked*: the function waits for events, for
 other runs, for calls in the work table or for a time, and whatever comes first makes the turn ready.
@@ -17,10 +17,10 @@ from holdfast.core.rows import BLOCKED, CALL, CANCELLING, LEASED, OPEN_WORK, SUS
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import MODULE, Awaited, Situation
 from holdfast.explain.words import brief, clock, listed, span
+from holdfast.models.delivery import ENTRY_CODEC
 
 MOST_EVENTS: Final = 3
 LONG_US: Final = 60_000_000
-ENTRY_CODEC: Final = "entry"
 NOT_AS_RECORDED: Final = "NonDeterminism"
 
 

@@ -84,7 +84,7 @@ def _backing_off(s: Situation, items: Sequence[Work], kind: str, message: str) -
 
 
 def _asked_again(s: Situation, items: Sequence[Work]) -> Reason:
-    names, first = _names(s, items), min(item.due for item in items)
+    first = min(item.due for item in items)
     which = f"attempt {items[0].attempt} is" if len(items) == 1 else "the first is"
     return Reason(
         f"{_subject(s, items)} asked to be run again later: {which} due at {clock(first)} (in {span(first - s.now)})"
@@ -94,8 +94,8 @@ def _asked_again(s: Situation, items: Sequence[Work]) -> Reason:
 def _due_later(s: Situation, items: Sequence[Work]) -> Reason:
     names, first = _names(s, items), min(item.due for item in items)
     return Reason(
-        f"{_subject(s, items)} {verb(names, 'is', 'are')} due at {clock(first)} (in {span(first - s.now)}), as the run was "
-        "started for that time, and then "
+        f"{_subject(s, items)} {verb(names, 'is', 'are')} due at {clock(first)} (in {span(first - s.now)}), "
+        "as the run was started for that time, and then "
         f"{verb(names, 'starts', 'start')} without anybody's help"
     )
 

@@ -104,7 +104,7 @@ class DagMachine:
         graph = definitions.graph(view, run)
         if run.on_failure == "skip":
             run = record(view, run, "skipped", by="on_failure", node=self.label(view, run, work.node, definitions))
-            run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
+            run = replace(run, gave_up=run.gave_up - 1)
             skipped = replace(work, status=SKIPPED)
             view.put(WORK, skipped)
             self.advance(view, run, skipped, handing, definitions)
@@ -119,6 +119,20 @@ class DagMachine:
             run = replace(run, reason=f"{run.reason}{_position(graph, work.node)}")
             view.put(RUNS, run)
         if run.active == 0:
+            self._settle(view, run)
+
+    def before_another(self, view: View, run: Run, work: Work, definitions: Definitions) -> Run | None:
+        """I31: a node that was removed while it ran is not tried again; who has other code cannot tell, and says so."""
+        if run.definition is None and not is_alone(run, work):
+            graph = definitions.graph(view, run)
+            if graph is None or graph.signature != run.signature:
+                return replace(run, signature=None)
+            if work.node not in graph.by_id:
+                return None
+        return run
+
+    def idle(self, view: View, run: Run) -> None:
+        if run.signature is not None:  # else whoever has the right code goes on first, and may find something to do
             self._settle(view, run)
 
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
@@ -149,6 +163,8 @@ class DagMachine:
         """Make the run's rows and counts agree with this graph, tell what that changed, and go on."""
         changed = reshape(view, run, graph, handing)
         run = replace(changed.run, signature=graph.signature)
+        if run.error is not None and run.gave_up == 0:  # what gave up is not in the graph any more
+            run = replace(run, error=None, reason=run.reason if run.status == PAUSED else None)
         if run.definition is None:
             run = replace(run, adopted=definitions.seen(run, graph))
         before = changed.run.signature
@@ -250,7 +266,7 @@ class DagMachine:
     def _ready_again(self, view: View, run: Run, node: Node, above: dict[str, str], handing: Handing) -> Run:
         """A later attempt that a changed graph put something new before: it waited as the first one did."""
         latest: Work = view.find(Attempts(run.id, frozenset({node.id})))[-1]
-        if latest.status != BLOCKED:
+        if latest.status != BLOCKED or any(wait.address == node.id for wait in view.find(WaitsOf(run.id))):
             return run
         parents = parents_hash([above[name] for name in node.depends_on if name in above])
         ancestry = ancestry_hash(node.id, latest.attempt, parents)

@@ -12,6 +12,7 @@ from holdfast.core.rows import BLOCKED, JOB, NODE, Run, Work
 
 NO_PARENTS = parents_hash([])
 BUILT = "built-"
+NOT_IN_GRAPH = b'{"notes":["skipped: the graph had no such node any more"]}'
 
 
 def item_of(run: Run, node: Node, *, required: int, now: int) -> Work:

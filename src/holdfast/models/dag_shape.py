@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from holdfast.core.graph import Graph, Node
 from holdfast.core.ids import ancestry_hash, parents_hash
-from holdfast.core.queries import AllWork
+from holdfast.core.queries import AllWork, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     COMPLETED,
@@ -32,10 +32,9 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.dag_items import item_of, redefined
+from holdfast.models.dag_items import NOT_IN_GRAPH, item_of, redefined
+from holdfast.models.delivery import wait_no_more
 from holdfast.models.machine import Handing, make_ready
-
-NOT_IN_GRAPH = b'{"notes":["skipped: the graph had no such node any more"]}'
 
 
 @dataclass(slots=True)
@@ -79,38 +78,43 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
         latest[work.node] = work
         if work.ancestry is not None:
             followed.setdefault(work.node, set()).add(work.parents)
-    latest |= {node: replace(work, status=BLOCKED, outcome=None) for node, work in latest.items() if _withdrawn(work)}
+    withdrawn = {node for node, work in latest.items() if node in graph.by_id and _withdrawn(work)}
+    latest |= {node: replace(latest[node], status=BLOCKED, outcome=None, finished=None) for node in withdrawn}
     done = {node: work.ancestry or "" for node, work in latest.items() if work.status in SATISFIED}
+    waiting = {wait.address for wait in view.find(WaitsOf(run.id))}  # for other runs
     changed = Reshaped(run)
     active = _drop_missing(view, graph, latest, changed)
     gave_up = remaining = 0
     for node in graph.nodes:
         remaining += node.id not in done
         met = sum(parent in done for parent in node.depends_on) if node.depends_on else 1
+        required = graph.required(node.id)
         work = latest.get(node.id)
         if work is None:
             changed.not_begun.append(node.name)
-            active += _begin(view, run, node, graph.required(node.id), met, done, handing)
+            active += _begin(view, run, node, required, met, done, handing)
             continue
-        if work.status == BLOCKED or (work.status == READY and work.attempt == 1):
-            active += _rewait(view, run, node, work, graph.required(node.id), met, done, handing)
+        if work.status in (BLOCKED, READY) and work.attempt == 1:
+            active += _rewait(view, run, node, work, required, met, done, handing)
             continue
-        gave_up += work.status in GAVE_UP
-        waits = work.status == READY and met < graph.required(node.id)  # a retry, and there is something new before it
-        active += work.status in (READY, LEASED) and not waits
         begun = first[node.id]
-        if work.status == READY or work.status in GAVE_UP:
-            # Its next attempt is made from this row, and runs what the node is now: an import may have changed its job.
+        if work.status in (BLOCKED, READY) or work.status in GAVE_UP:
+            # Its next attempt is this row, or is made from it, and runs what the node is now: a job may have changed.
             again = redefined(work, run, node, work.required)
-            if waits:
-                again = replace(again, status=BLOCKED)
-            if again != work:
+            if work.status in (BLOCKED, READY) and (met < required or node.id in waiting):
+                again = replace(again, status=BLOCKED)  # a retry, and there is something before it
+            elif work.status == BLOCKED:
+                again = make_ready(view, run, _stamped(view, node, replace(again, due=view.now), done), handing)
+            if again != work or node.id in withdrawn:
                 view.put(WORK, again)
+            work = again
             begun = again if begun.attempt == again.attempt else begun
-        if (begun.required, begun.completed) != (graph.required(node.id), met):
+        gave_up += work.status in GAVE_UP
+        active += work.status in (READY, LEASED)
+        if (begun.required, begun.completed) != (required, met):
             # It has begun and stays so; what still completes above it is counted, and must fit.
-            view.put(WORK, replace(begun, required=graph.required(node.id), completed=met))
-        if node.id in followed and (met < graph.required(node.id) or followed[node.id] != {_parents(node, done)}):
+            view.put(WORK, replace(begun, required=required, completed=met))
+        if node.id in followed and (met < required or followed[node.id] != {_parents(node, done)}):
             changed.rewired.append(node.id)
     changed.run = replace(run, active=active, gave_up=gave_up, remaining=remaining)
     return changed
@@ -129,6 +133,7 @@ def _drop_missing(view: View, graph: Graph, latest: dict[str, Work], changed: Re
         elif work.status in (BLOCKED, READY) or work.status in GAVE_UP:
             gone = replace(work, status=SKIPPED, token=work.token + 1, outcome=NOT_IN_GRAPH, finished=view.now)
             view.put(WORK, gone)
+            wait_no_more(view, work.run, node)
             changed.skipped.append(node)
     return running
 
@@ -158,9 +163,9 @@ def _rewait(
     done: dict[str, str],
     handing: Handing,
 ) -> int:
-    """A node that has not begun waits for what it depends on now; 1 if it can start."""
+    """A node whose first attempt has not begun waits for what it depends on now; 1 if it can start."""
     work = replace(redefined(work, run, node, required), completed=met, finished=None)
-    if met < required and work.attempt == 1:
+    if met < required:
         view.put(WORK, replace(work, status=BLOCKED, parents=None, ancestry=None))
         return 0
     if work.status == BLOCKED:

@@ -194,28 +194,38 @@ def tell_waiters(view: View, run: Run) -> None:
         deliver(view, waiter, entry)
 
 
-def hold_for_runs(view: View, run: Run, key: tuple[str, str, int], others: tuple[str, ...]) -> None:
+def hold_for_runs(view: View, run: Run, key: tuple[str, str, int], others: tuple[str, ...]) -> Run:
     """Block an attempt of a node that was just made ready until these runs have ended; those that have do not count."""
     open_runs = [row for row in map(view.run, others) if row is not None and not row.ended]
     work = view.get(WORK, key)
     if not open_runs or work is None:
-        return
+        return run
     slots = max((wait.slot for wait in view.find(WaitsOf(run.id))), default=0)
     for slot, other in enumerate(open_runs, slots + 1):
         view.put(RUNS, replace(other, awaited=True))
         topic = end_topic(other.id)
         view.insert(WAITS, Wait(run=run.id, slot=slot, topic=topic, since=view.now, address=work.node))
-    view.put(WORK, replace(work, status=BLOCKED))
-    view.put(RUNS, replace(run, active=run.active - 1))
+    if work.status == READY:
+        view.put(WORK, replace(work, status=BLOCKED))
+        run = replace(run, active=run.active - 1)
+        view.put(RUNS, run)
+    return run
+
+
+def wait_no_more(view: View, run: str, node: str | None = None) -> None:
+    """A node of a DAG waits for no other run any more; None: no node of it does."""
+    for wait in view.find(WaitsOf(run)):
+        if node is None or wait.address == node:
+            view.delete(WAITS, wait)
 
 
 def _release(view: View, run: Run, wait: Wait) -> None:
-    """A run that a node waited for has ended: with the last of them, the node can start."""
+    """A run that a node waited for has ended: with the last of them, and of its parents, the node can start."""
     view.delete(WAITS, wait)
     if any(other.address == wait.address for other in view.find(WaitsOf(run.id))):
         return
     attempts: list[Work] = view.find(Attempts(run.id, frozenset({wait.address})))
-    if attempts and attempts[-1].status == BLOCKED:
+    if attempts and attempts[-1].status == BLOCKED and attempts[0].completed >= attempts[0].required:
         ready = replace(attempts[-1], status=READY, due=view.now, gate=gate_for(run, view.now, view.now))
         view.put(WORK, ready)
         view.put(RUNS, replace(run, active=run.active + 1))

@@ -93,7 +93,7 @@ class EventOperations:
         view.insert(EVENTS, event)
         return Queued(op.event)
 
-    def redeliver(self, view: View, op: RedeliverEvent) -> Sent | Changed:
+    def redeliver(self, view: View, op: RedeliverEvent) -> Changed:
         event = view.get(EVENTS, (op.event,))
         if event is None or event.status == QUEUED_EVENT:
             return Changed(changed=False)  # K8, or somebody else has seen to it
@@ -103,16 +103,16 @@ class EventOperations:
             if wait is not None:
                 view.delete(EVENTS, event)
                 deliver(view, run, taken(wait.address, wait.name, wait.digest, event))
-                return Delivered(run.id)
+                return Changed(changed=True)
             view.put(EVENTS, replace(event, status=QUEUED_EVENT, at=view.now, reason=None))
             view.put(RUNS, replace(run, mailbox=run.mailbox + 1))
-            return Queued(sent_id(event.id))
+            return Changed(changed=True)
         reached = self._deliver_to_waiters(view, event, everybody=False)
         if reached:
             view.delete(EVENTS, event)
-            return Delivered(reached[0])
+            return Changed(changed=True)
         view.put(EVENTS, replace(event, status=QUEUED_EVENT, target=None, at=view.now, reason=None))
-        return Queued(sent_id(event.id))
+        return Changed(changed=True)
 
     def _deliver_to_waiters(self, view: View, event: Event, *, everybody: bool) -> list[str]:
         """The runs that got it, the longest waiting first."""

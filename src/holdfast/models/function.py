@@ -68,7 +68,7 @@ class FunctionMachine:
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         if work.kind == CALL:  # the function is told, and may handle it: its run has not failed
-            run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
+            run = replace(run, gave_up=run.gave_up - 1)
             deliver(view, run, _call_entry(work, FAILURE, work.error))
             return
         if run.status == CANCELLING:
@@ -96,6 +96,12 @@ class FunctionMachine:
         end_run(view, replace(run, active=0), status, result=result, reason=reason)
 
     # -- what operators ask for
+
+    def before_another(self, view: View, run: Run, work: Work, definitions: Definitions) -> Run | None:
+        return run
+
+    def idle(self, view: View, run: Run) -> None:
+        """A function that waits is woken by what it waits for."""
 
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
         """Whoever takes the turn replays with the code it has."""

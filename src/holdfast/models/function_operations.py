@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from holdfast.core.function_operations import (
@@ -42,6 +40,7 @@ from holdfast.core.rows import (
     WAITS,
     WORK,
     Event,
+    History,
     Input,
     Run,
     Wait,
@@ -83,7 +82,8 @@ class FunctionOperations:
         # A wait is not opened once it is over: an entry that another process wrote, or one of these, has answered it.
         over = recorded | {_identity(entry) for entry in op.entries}
         opens = [wait for wait in op.opens if wait.address not in over]
-        if recorded and not (entries or opens):
+        refused_before = op.refuses and all(self._came_in(view, run, each) is None for each in op.refuses)
+        if refused_before or (recorded and not (entries or opens)):
             return Stepped(verdict=REPEATED, run_status=run.status, last=run.entries)
         before = run.entries
         run = mark_running(run, turn.started or view.now)
@@ -117,14 +117,17 @@ class FunctionOperations:
             run_status=run.status,
             parked=parked,
             last=run.entries,
-            entries=tuple(self._written(view, run, before)),
+            entries=self._written(view, run, before, entries),
         )
 
-    def _written(self, view: View, run: Run, before: int) -> Iterable[Numbered]:
-        for sequence in range(before + 1, run.entries + 1):
+    def _written(self, view: View, run: Run, before: int, said: list[Entry]) -> tuple[Numbered, ...]:
+        """All that this turn wrote: what the driver said, and events that were there already for what it waits for."""
+        first = [Numbered(sequence, view.now, entry) for sequence, entry in enumerate(said, before + 1)]
+        for sequence in range(before + len(said) + 1, run.entries + 1):
             row = view.get(HISTORY, (run.id, sequence))
             if row is not None:
-                yield numbered(row)
+                first.append(numbered(row))
+        return tuple(first)
 
     def _recorded_since(self, view: View, run: Run, op: TakeTurn) -> frozenset[str]:
         """What was recorded and the driver does not know of: by this very turn, whose answer was lost (K8), or by
@@ -136,10 +139,15 @@ class FunctionOperations:
                 found.add(_identity(numbered(row).entry))
         return frozenset(found)
 
+    def _came_in(self, view: View, run: Run, refusal: Refusal) -> History | None:
+        """The entry of the event, unless it was refused before."""
+        row = view.get(HISTORY, (run.id, refusal.sequence))
+        return row if row is not None and row.kind == EVENT else None
+
     def _refuse(self, view: View, run: Run, refusal: Refusal) -> None:
         """The event was never let in, now or in any replay; it is a dead letter, and whoever waits goes on waiting."""
-        row = view.get(HISTORY, (run.id, refusal.sequence))
-        if row is None or row.kind != EVENT:
+        row = self._came_in(view, run, refusal)
+        if row is None:
             return  # K8
         view.put(HISTORY, replace(row, kind=REFUSED))
         entry = entry_of(row.data)

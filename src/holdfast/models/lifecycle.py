@@ -35,6 +35,7 @@ from holdfast.core.queries import OpenWork, RunByKey
 from holdfast.core.retry import Retry
 from holdfast.core.rows import (
     BLOCKED,
+    CALL,
     CANCELLED,
     CANCELLING,
     COMPLETED,
@@ -55,7 +56,8 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.delivery import gate_for, hold_for_runs
+from holdfast.models.dag_items import NOT_IN_GRAPH
+from holdfast.models.delivery import gate_for, hold_for_runs, wait_no_more
 from holdfast.models.machine import (
     Definitions,
     Handing,
@@ -66,6 +68,7 @@ from holdfast.models.machine import (
     mark_running,
     new_attempt,
     record,
+    waits_anew,
     why,
 )
 
@@ -175,7 +178,7 @@ class Lifecycle:
             policy = Retry(attempts=op.attempts, base=op.base_seconds, cap=op.cap_seconds)
             delay = policy.delay_seconds(op.run, op.node, failures)
             due = view.now + int(delay * 1_000_000)
-            new_attempt(view, run, work, Handing(None), due=due, failures=failures, losses=0)
+            self._try_again(view, run, work, due=due, failures=failures, losses=0)
         else:
             self._give_up(view, run, work)
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
@@ -198,11 +201,9 @@ class Lifecycle:
             machine.advance(view, run, work, Handing(None), self.definitions)
         elif op.wish == "reattempt":
             run = record(view, run, "reattempted", by="the node itself", node=label, reason=op.reason)
-            again = new_attempt(
-                view, run, work, Handing(None), due=view.now + op.after, failures=work.failures, losses=0
+            self._try_again(
+                view, run, work, due=view.now + op.after, failures=work.failures, losses=0, after_runs=op.after_runs
             )
-            if op.after_runs:
-                hold_for_runs(view, again, (work.run, work.node, work.attempt + 1), op.after_runs)
         elif op.wish == "pause":
             run = record(view, run, "paused", by=f"node {label}", reason=op.reason)
             run = replace(run, status=PAUSED, reason=f"paused by node {label}{because}")
@@ -210,7 +211,7 @@ class Lifecycle:
                 if other.status == READY:
                     view.put(WORK, replace(other, gate=GATE_PAUSED))
             # The attempt that asked for it runs again when the run is resumed.
-            new_attempt(view, run, work, Handing(None), due=view.now, failures=work.failures, losses=0)
+            self._try_again(view, run, work, due=view.now, failures=work.failures, losses=0)
         elif op.wish == "cancel":
             run = record(view, run, "cancel requested", by=f"node {label}", reason=op.reason)
             end_run(view, run, CANCELLED, reason=f"cancelled by node {label}{because}")
@@ -222,6 +223,7 @@ class Lifecycle:
         """Whatever has not been done does not need to be: the run is complete."""
         for work in view.find(OpenWork(run.id)):
             view.put(WORK, replace(work, status=SKIPPED, token=work.token + 1, finished=view.now))
+        wait_no_more(view, run.id)
         run = record(view, run, "finished", by=f"node {label}", reason=reason, skipped=max(0, run.remaining - 1))
         end_run(view, replace(run, active=0, remaining=0, error=None), COMPLETED)
 
@@ -236,13 +238,24 @@ class Lifecycle:
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
 
     def release(self, view: View, op: ReleaseWork) -> Settled:
-        held = self._lease(view, op, READY)
+        held = self._lease(view, op, READY, BLOCKED, SKIPPED)
         if isinstance(held, Settled):
             return held
         run, work = held
+        wanted = self.machines[run.model].before_another(view, run, work, self.definitions)
+        if wanted is None:
+            self._drop(view, replace(run, active=run.active - 1), work)
+            return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
         released = replace(work, status=READY, worker=None, started=None, gate=gate_for(run, work.due, view.now))
+        if waits_anew(view, work):
+            released = replace(released, status=BLOCKED)
+            wanted = replace(wanted, active=run.active - 1)
         view.put(WORK, released)
-        return Settled(verdict=RECORDED, run_status=run.status)
+        if wanted is not run:
+            view.put(RUNS, wanted)
+        if wanted.active == 0:
+            self.machines[run.model].idle(view, wanted)
+        return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
 
     def lapse(self, view: View, op: LapseWork) -> Settled:
         """I6: recorded as lost, no retry budget used; too many in a row without anything new is a dead letter."""
@@ -263,8 +276,37 @@ class Lifecycle:
         else:
             view.put(WORK, replace(work, status=LOST, losses=losses, finished=view.now))
             # Its old due time: what was cut off goes before what has not begun.
-            new_attempt(view, run, work, Handing(None), due=work.due, failures=work.failures, losses=losses)
+            self._try_again(view, run, work, due=work.due, failures=work.failures, losses=losses)
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
+
+    def _try_again(
+        self,
+        view: View,
+        run: Run,
+        work: Work,
+        *,
+        due: int,
+        failures: int,
+        losses: int,
+        after_runs: tuple[str, ...] = (),
+    ) -> None:
+        """The next attempt of a node whose last one is over, unless a deploy or an import removed it meanwhile."""
+        machine = self.machines[run.model]
+        wanted = machine.before_another(view, run, work, self.definitions)
+        if wanted is None:
+            self._drop(view, run, work)
+            return
+        run = new_attempt(view, wanted, work, Handing(None), due=due, failures=failures, losses=losses)
+        if after_runs:
+            run = hold_for_runs(view, run, (work.run, work.node, work.attempt + 1), after_runs)
+        if run.active == 0:
+            machine.idle(view, run)
+
+    def _drop(self, view: View, run: Run, work: Work) -> None:
+        """I31: a node that the graph does not have any more is not tried again. Nobody may know its code now."""
+        work = replace(work, status=SKIPPED, outcome=NOT_IN_GRAPH, finished=view.now)
+        view.put(WORK, work)
+        self.machines[run.model].advance(view, run, work, Handing(None), self.definitions)
 
     def progress(self, view: View, op: RecordProgress) -> Settled:
         held = self._lease(view, op)
@@ -307,7 +349,10 @@ class Lifecycle:
         return self._lease(view, op, BLOCKED, READY)
 
     def _give_up(self, view: View, run: Run, work: Work) -> None:
-        if run.error is None:
+        if self.machines[run.model].before_another(view, run, work, self.definitions) is None:
+            self._drop(view, run, work)
+            return
+        if run.gave_up == 0 and run.on_failure != "skip" and work.kind != CALL:  # else the run is not to blame for it
             label = self.machines[run.model].label(view, run, work.node, self.definitions)
             run = replace(run, error=work.error, reason=why(work, label))
         run = replace(run, gave_up=run.gave_up + 1)

@@ -20,6 +20,8 @@ from holdfast.core.ids import ancestry_hash
 from holdfast.core.operations import Handed, Offer, StartRun
 from holdfast.core.queries import AllWork, Holds, OpenWork, WaitsOf
 from holdfast.core.rows import (
+    BLOCKED,
+    CALL,
     CANCELLED,
     DEAD,
     FAILED,
@@ -63,6 +65,12 @@ class Machine(Protocol):
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         """`work` has just become completed or skipped: count it and say what follows."""
+
+    def before_another(self, view: View, run: Run, work: Work, definitions: Definitions) -> Run | None:
+        """Whether the run can do with another attempt of a node: the run as it is then; None if the node is gone."""
+
+    def idle(self, view: View, run: Run) -> None:
+        """Nothing of the run is ready or running any more, and it has not ended."""
 
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
         """The run was taken up again: see that it follows what this process's code says, and that something moves."""
@@ -158,7 +166,10 @@ def new_attempt(
     losses: int,
     parents: str | None = None,
 ) -> Run:
-    """Insert the next attempt of a node. I3: the token goes on from the last one, it never restarts."""
+    """Insert the next attempt of a node. I3: the token goes on from the last one, it never restarts.
+
+    It is active, unless a changed graph put something before the node meanwhile: then it waits for that (I31).
+    """
     parents = parents or before.parents
     attempt = replace(
         before,
@@ -176,10 +187,21 @@ def new_attempt(
         started=None,
         finished=None,
     )
-    view.insert(WORK, make_ready(view, run, attempt, handing))
-    run = replace(run, active=run.active + 1)
+    if waits_anew(view, before):
+        view.insert(WORK, replace(attempt, status=BLOCKED))
+    else:
+        view.insert(WORK, make_ready(view, run, attempt, handing))
+        run = replace(run, active=run.active + 1)
     view.put(RUNS, run)
     return run
+
+
+def waits_anew(view: View, before: Work) -> bool:
+    """Whether something was put before a node while it ran: its parents are counted in the row of its first attempt."""
+    if before.kind == TURN or before.kind == CALL:
+        return False
+    first = before if before.attempt == 1 else view.get(WORK, (before.run, before.node, 1))
+    return first is not None and first.completed < first.required
 
 
 def record(view: View, run: Run, kind: str, **data: object) -> Run:

@@ -21,7 +21,7 @@ from holdfast.core.operations import (
     SetHold,
     SkipNode,
 )
-from holdfast.core.queries import AllWork, Attempts, ChildrenOf, OpenWork
+from holdfast.core.queries import AllWork, Attempts, ChildrenOf, OpenWork, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CALL,
@@ -47,7 +47,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.delivery import forget_failure, gate_for
+from holdfast.models.delivery import forget_failure, gate_for, wait_no_more
 from holdfast.models.machine import (
     Definitions,
     Handing,
@@ -113,7 +113,8 @@ class Operators:
             end_run(view, run, CANCELLED, reason=f"cancelled by {op.by}, by force")
         elif run.status != CANCELLING:
             machine.cancel(view, run, self.definitions, op.by)
-        for child in view.find(ChildrenOf(run.id)):  # unless it was detached, what a run started ends with it
+        for found in view.find(ChildrenOf(run.id)):  # unless it was detached, what a run started ends with it
+            child = existing_run(view, found.id)  # as it is now: the end of one may have reached another
             if not child.ended and (op.force or child.status != CANCELLING):
                 self._cancel(view, child, op)
 
@@ -205,7 +206,8 @@ class Operators:
             run = replace(run, gave_up=run.gave_up - 1)
         elif status == READY:
             run = replace(run, active=run.active - 1)
-        if status in GAVE_UP or run.status == FAILED:
+        ended = run.status == FAILED
+        if status in GAVE_UP or ended:
             run = self._reopen(view, run)
         if latest is None:
             skipped = machine.skip_unbegun(view, run, node, self.definitions)
@@ -213,7 +215,8 @@ class Operators:
         else:
             skipped = replace(latest, status=SKIPPED, token=latest.token + 1, finished=view.now)
             view.put(WORK, skipped)
-        if status in GAVE_UP:
+            wait_no_more(view, run.id, node)
+        if status in GAVE_UP or ended:
             run = self._blame(view, run)
         machine.advance(view, run, skipped, Handing(None), self.definitions)
         return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(name,))
@@ -230,8 +233,11 @@ class Operators:
         if run.ended:
             view.put(RUNS, run)
         else:
+            waiting = {wait.address for wait in view.find(WaitsOf(run.id))}
+            wait_no_more(view, run.id)
             for work in view.find(OpenWork(run.id)):
-                if work.status in (READY, LEASED):  # a failed run has nothing that could still be claimed
+                # A failed run has nothing that could still be claimed, or that the end of another run would wake.
+                if work.status in (READY, LEASED) or work.node in waiting:
                     view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
             run = replace(run, active=0)
             end_run(view, run, FAILED, reason=f"the dead letter of node {op.node} was discarded by {op.by}")

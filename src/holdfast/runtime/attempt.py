@@ -88,6 +88,7 @@ class Attempt:
     notes: list[str] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
     task: asyncio.Task[None] | None = None
+    metered: bool = True  # False: nobody will read what it used and returned, so it is not looked at
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -229,7 +230,7 @@ class AttemptRunner:
                 return await self._call_process(attempt, invocation, invocation.action)
             if invocation.is_async:
                 with entered(context):
-                    value = await meter.watch(invocation.call())
+                    value = await (meter.watch(invocation.call()) if attempt.metered else invocation.call())
             else:
                 value = await self._threads.run(_in_context, context, meter, invocation.call)
                 if inspect.isawaitable(value):
@@ -246,7 +247,9 @@ class AttemptRunner:
                 raise
             # A sys.exit or a cancellation of the code's own making: it ends the action, not the worker (I8, G9).
             raise RuntimeError(f"the action raised {error!r}, which is no Exception") from error
-        if self._codecs.default.tag in DEFAULT_CODECS:  # a repr in the clear beside a result that is encrypted, no
+        if (
+            attempt.metered and self._codecs.default.tag in DEFAULT_CODECS
+        ):  # a repr in the clear beside a result that is encrypted, no
             meter.saw(value)
         return invocation.encode(value)
 

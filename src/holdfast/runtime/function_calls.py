@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -47,16 +46,15 @@ from holdfast.store.contract import Store
 Outcome = Entry | QueuedCall
 
 
-@dataclass(slots=True)
-class Step:
+class Step(msgspec.Struct, eq=False):
     """What there is to say in one turn."""
 
-    entries: list[Entry] = field(default_factory=list)
-    calls: list[QueuedCall] = field(default_factory=list)
-    opens: list[OpenWait] = field(default_factory=list)
-    closes: list[str] = field(default_factory=list)
-    children: list[StartRun] = field(default_factory=list)
-    refuses: list[Refusal] = field(default_factory=list)
+    entries: list[Entry] = []
+    calls: list[QueuedCall] = []
+    opens: list[OpenWait] = []
+    closes: list[str] = []
+    children: list[StartRun] = []
+    refuses: list[Refusal] = []
     inline: Awaitable[Outcome] | None = None
 
     @property
@@ -84,6 +82,8 @@ class Step:
         timer = function.loop.next_timer()
         if timer is not None and timer[1] <= now:
             self.entries.append(Entry(address=timer[0], kind=TIMER))
+        if not function.deadlines:
+            return
         for address, due in sorted(function.deadlines.items(), key=lambda each: (each[1], each[0])):
             pending = function.loop.pending.get(address)
             if due <= now and pending is not None:
@@ -206,7 +206,7 @@ class CallRunner:
             codec=self.codecs.default.tag,
             started=self._store.now(),
         )
-        attempt = Attempt(work, run)
+        attempt = Attempt(work, run, metered=False)
         invocation = invocation_of_call(action, work, run, self.payload_limit_bytes, self.codecs)
         try:
             value = await self._runner.call_once(attempt, invocation)

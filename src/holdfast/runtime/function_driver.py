@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from holdfast.authoring.functions import Workflow
 from holdfast.coordinator import Commit, Coordinator
 from holdfast.core.codec import Codecs, encode_error
-from holdfast.core.errors import MissingJob, NonDeterminism, RunError, UsageError
+from holdfast.core.errors import MissingJob, RunError, UsageError
 from holdfast.core.function_operations import (
     CONTINUED,
     ENTRY_KINDS,
@@ -176,23 +176,10 @@ class FunctionDriver:
             if run.entries > function.known:
                 await catch_up(self._store, function)
             function.caught_up()
-            if function.refused:
-                await self._check_refusals(function)
         except BaseException:
             await outside_task(function.evict)
             raise
         return function
-
-    async def _check_refusals(self, function: LiveFunction) -> None:
-        """An event that was let in before, and that the code of now cannot read, has led on to something."""
-        known = {wait.address for wait in await self._store.rows(WaitsOf(function.run_id))}
-        if stray := known - set(function.loop.pending):
-            refused = next(iter(function.refused.values()))
-            raise NonDeterminism(
-                f"run {function.run_id} took the event {refused.event} before, and this code cannot read it: "
-                f"{refused.reason}; the run waits at {min(stray)}, where this code has not come",
-                hint="keep the type able to read what was sent, or deploy the code before",
-            )
 
     async def _go_round(self, function: LiveFunction, work: Work, run: Run) -> Settled | None:
         while True:
@@ -211,14 +198,13 @@ class FunctionDriver:
                 continue
             step = self._calls.plan(function, work, run)
             if step.inline is not None:
-                function.outcomes.append(await step.inline)
-                step = Step()
+                function.outcomes.append(await step.inline)  # and there is nothing else in this step
             step.add_outcomes(function.take_outcomes())
             step.add_due_timers(function, self._store.now())
             may_park = not function.running and not step.entries
             if may_park and (stuck := function.loop.stuck()) is not None:
                 raise NotDurable(stuck, hint="await an action, a timer, an event or another run")
-            if step.has_news or may_park:
+            if may_park or step.has_news:
                 answer = await self._say(function, work, step, park=may_park)
                 if answer.parked:
                     self._resting[run.id] = (self._clock.monotonic(), function)
@@ -246,18 +232,33 @@ class FunctionDriver:
             park=park,
             due=function.next_due() if park else None,
         )
-        answer: Stepped = await self._coordinator.submit(operation)
+        submitted = self._coordinator.submit(operation)
+        # What is called when a future is done is called outside of any task, and before those who await it go on: the
+        # entries are delivered there, without another round of the loop.
+        delivery = _Delivery(function, step)
+        submitted.add_done_callback(delivery.committed)
+        answer: Stepped = await submitted
         if answer.verdict == STALE:
             raise Lost
-        function.opened.update(wait.address for wait in step.opens)
-        written = answer.entries
-        if answer.verdict == RECORDED and answer.last == function.known + len(written):
-            if written:
-                await outside_task(lambda: function.deliver(written))
-                function.known = answer.last
-        elif answer.last > function.known:
+        if delivery.error is not None:
+            raise delivery.error
+        if not delivery.done and answer.last > function.known:
             await catch_up(self._store, function)
+        if function.known - function.base >= function.long_from:
+            self._warn_of_length(function)
         return answer
+
+    def _warn_of_length(self, function: LiveFunction) -> None:
+        """Before it hurts: a history is replayed as a whole when its function was evicted, or its process died."""
+        log.warning(
+            "run %s of %s has recorded %d entries, which are replayed whenever it is taken up again. Fix: go on with "
+            "hf.continue_as(…) now and then, which begins a fresh history",
+            function.run_id,
+            function.workflow_name,
+            function.known - function.base,
+            extra={"run": function.run_id},
+        )
+        function.long_from *= 2
 
     async def _wait(self, function: LiveFunction) -> None:
         """Until a call returns, a time comes, or somebody else writes an entry."""
@@ -297,6 +298,35 @@ class FunctionDriver:
     async def _submit(self, operation: Any) -> Settled:
         settled: Settled = await self._coordinator.submit(operation)
         return settled
+
+
+class _Delivery:
+    """Delivers what a turn wrote as soon as it is committed, if the function knows all that was written before."""
+
+    __slots__ = ("_function", "_step", "done", "error")
+
+    def __init__(self, function: LiveFunction, step: Step) -> None:
+        self._function = function
+        self._step = step
+        self.done = False
+        self.error: BaseException | None = None
+
+    def committed(self, submitted: asyncio.Future[Stepped]) -> None:
+        if submitted.cancelled() or submitted.exception() is not None:
+            return
+        answer, function = submitted.result(), self._function
+        if answer.verdict != STALE and self._step.opens:
+            function.opened.update(wait.address for wait in self._step.opens)
+        if answer.verdict != RECORDED or answer.last != function.known + len(answer.entries):
+            return
+        self.done = True
+        if answer.entries:
+            try:
+                function.deliver(answer.entries)
+            except BaseException as error:
+                self.error = error
+            else:
+                function.known = answer.last
 
 
 async def begun(

@@ -45,7 +45,7 @@ from holdfast.core.codec import (
 from holdfast.core.codec import (
     digest as digest_of_bytes,
 )
-from holdfast.core.errors import PayloadRefused, RunCancelled, RunFailed, UsageError
+from holdfast.core.errors import NonDeterminism, PayloadRefused, RunCancelled, RunFailed, UsageError
 from holdfast.core.function_operations import CANCEL as CANCEL_ENTRY
 from holdfast.core.function_operations import ENDED_RUN, EVENT, FAILURE, PATCH, TIMER, Entry, Numbered, Sent
 from holdfast.core.rows import CANCELLED, COMPLETED, Run
@@ -60,6 +60,7 @@ from holdfast.runtime.run_watchdog import RunWatchdog
 # A request that the store knows of and that has no answer yet: its name and digest.
 StoredRequest = tuple[str, str]
 
+LONG_HISTORY = 10_000
 _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
 _decode_sent = msgspec.json.Decoder(Sent).decode
 
@@ -170,7 +171,7 @@ class LiveFunction:
             if asked is None and self.loop.asked_for(address):
                 continue
             if asked is None or (self._present_name(name, asked), digest) != (asked.name, asked.digest):
-                raise waits_for_something_else(self.run_id, address, name, asked, self.loop.done)
+                raise self._told(waits_for_something_else(self.run_id, address, name, asked, self.loop.done))
         # Given up by the code, and then the process died: no event must be taken for such a wait any more.
         self.given_up = [address for address in stored if address not in self.loop.pending]
 
@@ -224,15 +225,27 @@ class LiveFunction:
             self.refused[numbered.sequence] = RefusedEvent(pending, entry.event, entry.source, str(error))
             return
         self.deadlines.pop(entry.address, None)
-        self.loop.deliver(
-            run_calls.Entry(
-                address=entry.address,
-                kind=kind,
-                name=entry.name if pending is None else self._present_name(entry.name, pending),
-                digest=entry.digest,
-                value=value,
-                at_us=numbered.at,
-            )
+        told = run_calls.Entry(
+            address=entry.address,
+            kind=kind,
+            name=entry.name if pending is None else self._present_name(entry.name, pending),
+            digest=entry.digest,
+            value=value,
+            at_us=numbered.at,
+        )
+        try:
+            self.loop.deliver(told)
+        except NonDeterminism as error:
+            raise self._told(error) from None
+
+    def _told(self, error: NonDeterminism) -> NonDeterminism:
+        """An event that was let in before, and that the code of now cannot read, had led on to something."""
+        if not self.refused:
+            return error
+        refused = next(iter(self.refused.values()))
+        return NonDeterminism(
+            f"{error.message}; the event {refused.event} before that is not let in by this code: {refused.reason}",
+            hint="let the type of the event read what was sent before as well, or go back to the code before",
         )
 
     def _present_name(self, recorded: str, asked: Pending) -> str:
@@ -324,8 +337,10 @@ class LiveFunction:
     def next_due(self) -> int | None:
         """When a time comes that the function waits for."""
         timer = self.loop.next_timer()
-        times = [*self.deadlines.values(), *([timer[1]] if timer is not None else [])]
-        return min(times, default=None)
+        if not self.deadlines:
+            return None if timer is None else timer[1]
+        earliest = min(self.deadlines.values())
+        return earliest if timer is None else min(earliest, timer[1])
 
     def take_outcomes(self) -> list[Any]:
         outcomes, self.outcomes = self.outcomes, []

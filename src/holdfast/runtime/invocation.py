@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,8 +24,7 @@ NO_RESULT = b"null"
 Condition = Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
+class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One attempt of a node: what to call, where, under which policy, and how to store what it returns."""
 
     work: Work

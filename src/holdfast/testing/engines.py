@@ -53,6 +53,7 @@ def engine_in_memory(
     else:
         start_us = instant_us("start= of engine_in_memory", SEEDED_START if start is None else start)
     clock = VirtualClock(start_us, patience_seconds=patience_seconds)
+    settings.setdefault("shutdown_seconds", patience_seconds)  # what still hangs when the test is over hangs for good
     engine = Engine("memory://", registry=registry, system=_system(real, clock, seed), **settings)
     return _running(engine, clock, concurrency)
 

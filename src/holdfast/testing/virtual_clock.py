@@ -101,6 +101,7 @@ class VirtualClock:
         for limit in sorted(self._limits, key=lambda each: each.until_us):
             if limit.until_us <= self._now_us:
                 limit.run_out()
+                self._left_running.clear()  # whose limit it was goes on now, and is waited for again
         for worker in engine.local_workers:
             await worker.notice_time()  # first of all: a lease must not look as if it had run out
 

@@ -1,0 +1,88 @@
+"""W5 and W6: many runs that wait for an event each, and many that sleep; and what one of them weighs meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import statistics
+import time
+
+import psutil
+
+import holdfast as hf
+from benchmarks.throughput import working_engine
+from holdfast.authoring.registry import Registry
+
+WAITING = Registry()
+go = hf.event("go", int, registry=WAITING)
+_LATE_MS: list[float] = []
+
+
+@hf.workflow(registry=WAITING)
+async def waits_for_go() -> int:
+    return (await hf.wait_for(go)).value
+
+
+@hf.action(registry=WAITING)
+async def note_how_late(due_seconds: float) -> None:
+    _LATE_MS.append((time.time() - due_seconds) * 1000)
+
+
+@hf.workflow(registry=WAITING)
+async def sleeps(seconds: float) -> None:
+    due = hf.now().timestamp() + seconds
+    await hf.sleep(seconds=seconds)
+    await note_how_late(due)
+
+
+async def wait_until_all_wait(engine: hf.Engine, runs: int) -> None:
+    """Until this many runs are suspended and nothing moves any more."""
+    while (await engine.stats()).store.runs.get("suspended", 0) < runs:
+        await asyncio.sleep(0.02)
+
+
+async def measure_w5(url: str, *, runs: int = 1000) -> float:
+    """Seconds from the first send to the last result."""
+    async with working_engine(url, WAITING) as engine:
+        await _send_to_all(engine, max(1, runs // 10))
+        return await _send_to_all(engine, runs)
+
+
+async def _send_to_all(engine: hf.Engine, runs: int) -> float:
+    handles = await asyncio.gather(*(engine.start(waits_for_go) for _ in range(runs)))
+    await wait_until_all_wait(engine, runs)
+    started = time.perf_counter()
+    await asyncio.gather(*(engine.send(go, number, to=handle) for number, handle in enumerate(handles)))
+    results = await asyncio.gather(*(handle.result() for handle in handles))
+    seconds = time.perf_counter() - started
+    assert results == list(range(runs))
+    return seconds
+
+
+async def measure_w6(url: str, *, runs: int = 1000, seconds: float = 1.0) -> tuple[float, float]:
+    """How late the sleepers go on, from the moment that was due for each: median and 99th percentile in milliseconds.
+
+    All are asleep before the first of them is due: starting them is what W2 measures.
+    """
+    async with working_engine(url, WAITING) as engine:
+        await asyncio.gather(*[engine.run(sleeps, 0.01) for _ in range(max(1, runs // 10))])
+        _LATE_MS.clear()
+        handles = await asyncio.gather(*(engine.start(sleeps, seconds) for _ in range(runs)))
+        await asyncio.gather(*(handle.result() for handle in handles))
+    return statistics.median(_LATE_MS), statistics.quantiles(_LATE_MS, n=100)[98]
+
+
+async def measure_weight(url: str, *, runs: int = 2000) -> float:
+    """Kilobytes of memory for each function that waits in this process."""
+    async with working_engine(url, WAITING) as engine:
+        await _start_waiting(engine, runs // 4)  # so that pools and caches have the size that they keep
+        gc.collect()
+        before = psutil.Process().memory_info().rss
+        await _start_waiting(engine, runs)
+        await wait_until_all_wait(engine, runs + runs // 4)
+        gc.collect()
+        return (psutil.Process().memory_info().rss - before) / runs / 1000
+
+
+async def _start_waiting(engine: hf.Engine, runs: int) -> None:
+    await asyncio.gather(*(engine.start(waits_for_go) for _ in range(runs)))
