@@ -33,7 +33,7 @@ from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
 from holdfast.core.operations import Handed, Operation
 from holdfast.core.queries import WaitersOf
-from holdfast.core.rows import GATE_OPEN, READY, RUNS, WORK
+from holdfast.core.rows import GATE_OPEN, READY, RUNS, WORK, Run
 from holdfast.core.seams import Clock
 from holdfast.core.view import Changes, NotLoaded, Query, RowCache, View
 from holdfast.store.contract import Busy, Conflict, Need, Store, Transaction
@@ -155,6 +155,14 @@ class Coordinator:
         futures = [self.submit(operation) for operation in operations]
         return list(await asyncio.gather(*futures, return_exceptions=True))
 
+    def get_active(self, run: str) -> Run | None:
+        """A run that has not ended, as this process last read or wrote it; None if it does not remember it.
+
+        Asks neither the queue nor the store, so it may be stale by a batch, or by what another process wrote since:
+        for people and metrics. No decision is made on it.
+        """
+        return self.cache.run_row(run)
+
     async def close(self) -> None:
         """Finish what was submitted; whatever cannot be gets `EngineClosed`."""
         self._closed = True
@@ -244,16 +252,13 @@ class Coordinator:
         waiting = {name for item in already_slow for name in item.operation.ordered_by}
         waiting.update(name for item in batch if item.operation.locked for name in item.operation.ordered_by)
         # What reaches out may concern any run, so all that was submitted later is decided later.
-        outward = [item.number for item in already_slow if item.reaches_out]
-        outward += [item.number for item in batch if item.operation.locked and item.operation.may_reach_out]
-        reaching = min(outward, default=self._submitted + 1)
+        reaching = min((item.number for item in already_slow if item.reaches_out), default=self._submitted + 1)
         for item in batch:
             operation = item.operation
+            needs: Sequence[Need] = ()
             # Once one operation on a run or key takes the locked path so do all later ones: order is kept.
-            if operation.locked or item.number > reaching or not waiting.isdisjoint(operation.ordered_by):
-                slow.append(item)
-                waiting.update(operation.ordered_by)
-            elif needs := self._decide(view, item):
+            late = operation.locked or item.number > reaching or not waiting.isdisjoint(operation.ordered_by)
+            if late or (needs := self._decide(view, item)):
                 slow.append(item)
                 waiting.update(operation.ordered_by)
                 beyond = any(isinstance(need, Query) and need.of_run is None for need in needs)

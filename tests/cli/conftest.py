@@ -107,14 +107,14 @@ class Shell:
     def start(self, *words: str) -> str:
         return self.ok("start", *words).strip()
 
-    def work(self, *runs: str) -> None:
-        """Run a worker in this process until these runs have ended or are paused."""
+    def work(self, *runs: str, until: str = "paused") -> None:
+        """Run a worker in this process until these runs have ended or have this status."""
 
         async def until_done() -> None:
             engine = hf.Engine(self.url, poll_seconds=0.02)
             async with engine, engine.worker():
                 for run in runs:
-                    await engine.watch.wait(run, lambda row: row.ended or row.status == "paused", 30)
+                    await engine.watch.wait(run, lambda row: row.ended or row.status in ("paused", until), 30)
 
         asyncio.run(until_done())
 
@@ -122,10 +122,13 @@ class Shell:
         """As in a new process: nothing is imported."""
         default_registry._workflows.clear()
         default_registry._actions.clear()
+        default_registry._events.clear()
         default_registry.version += 1
-        sys.modules.pop("shop", None)
+        for name in ("shop", "desk"):
+            sys.modules.pop(name, None)
 
     def environment(self) -> dict[str, str]:
+        """That of a process which imports what this one imports."""
         source = str(Path(hf.__file__).parents[1])
         return {**os.environ, "HOLDFAST_URL": self.url, "PYTHONPATH": source, "PYTHONUNBUFFERED": "1"}
 
@@ -146,12 +149,12 @@ class Shell:
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r\n", "\n")
 
     @contextmanager
-    def process(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+    def process(self, *words: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
         """The command line as a process of its own, which is gone when the context is left."""
         with subprocess.Popen(
             [sys.executable, "-m", "holdfast", *words],
             cwd=self.folder,
-            env=self.environment(),
+            env={**self.environment(), **(env or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -171,6 +174,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(default_registry, "_actions", {})
     monkeypatch.setattr(default_registry, "_workflows", {})
+    monkeypatch.setattr(default_registry, "_events", {})
     loggers = [logging.getLogger(), logging.getLogger("holdfast")]
     before = [(logger.level, list(logger.handlers)) for logger in loggers]
     loaded = set(sys.modules)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from xml.etree import ElementTree
 
 import pytest
 
+import holdfast as hf
 from holdfast.cli.history_words import about
 from tests.cli.conftest import Shell
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_graph_draws_what_can_be_started_in_three_formats(shell: Shell) -> None:
@@ -58,6 +62,42 @@ def test_i2_graph_of_a_run_has_the_state_of_each_node(shell: Shell) -> None:
     unknown = shell("graph", run)  # what follows now is for the code to say
     assert unknown.exit_code == 1
     assert "--app" in unknown.stderr
+
+
+def test_a_graph_is_drawn_as_a_picture_that_needs_nothing_else(shell: Shell) -> None:
+    drawn = _parsed(shell.ok("graph", "shop:Order", "--format", "svg"))
+    assert _texts(drawn) == ["validate", "charge", "ship"]
+    run = shell.start("shop:batch", "50", "7")
+    shell.work(run)
+    picture = shell.ok("graph", run, "--format", "svg")
+    drawn = _parsed(picture)
+    assert _texts(drawn) == ["item_0 … item_49", "49 completed, 1 failed", "report", "blocked"]
+    assert len(drawn.findall(f"{SVG}path")) == 1
+    assert "#ffebee" in picture  # what a person must see first gives a fan-out its colour
+
+
+def test_names_of_nodes_cannot_leave_their_place_in_a_picture() -> None:
+    builder = hf.DagBuilder("odd", registry=hf.Registry())
+
+    @hf.action(registry=hf.Registry())
+    async def job() -> None: ...
+
+    builder.node("</text><script>alert(1)</script>", job=job)
+    builder.node('"&<' + "x" * 100, job=job)
+    drawn = _parsed(builder.build().graph.svg())
+    assert {element.tag.removeprefix(SVG) for element in drawn.iter()} <= {
+        *("svg", "defs", "marker", "path", "g", "title", "rect", "text")
+    }
+    boxes = [(float(box.get("x", 0)), float(box.get("width", 0))) for box in drawn.iter(f"{SVG}rect")]
+    assert all(x >= 0 and x + width <= float(drawn.get("width", 0)) for x, width in boxes)
+
+
+def _parsed(picture: str) -> ElementTree.Element:
+    return ElementTree.fromstring(picture)  # noqa: S314 - drawn by ourselves, a line ago
+
+
+def _texts(drawn: ElementTree.Element) -> list[str]:
+    return [element.text or "" for element in drawn.iter(f"{SVG}text")]
 
 
 def test_show_collapses_a_fan_out_and_sets_what_gave_up_apart(shell: Shell) -> None:
@@ -216,6 +256,14 @@ def test_every_fix_that_explain_offers_is_a_command_that_there_is(shell: Shell) 
         ("forked", {"by": "ada", "into": "0815", "node": "a"}, "into run 0815, from node a"),
         ("finished", {"by": "node a", "reason": "enough", "skipped": 2}, "2 nodes not needed: enough"),
         ("noted", {"node": "a", "attempt": 2, "note": "halfway"}, "node a, attempt 2: halfway"),
+        ("result", {"at": "#2", "name": "greet", "value": "x" * 500}, f'greet (#2) = "{"x" * 118}…'),
+        ("result", {"at": "#2", "name": "notify"}, "notify (#2)"),
+        ("failure", {"at": "#2", "name": "charge", "error": "CardRefused: no"}, "charge (#2): CardRefused: no"),
+        ("event", {"at": "#3", "name": "wait_for(a)", "event": "a", "value": 1}, "event a = 1, for wait_for(a) (#3)"),
+        ("ended", {"at": "#1", "name": "c", "source": "0815", "status": "failed"}, "run 0815 is failed, for c (#1)"),
+        ("timer", {"at": "@1"}, "@1"),
+        ("cancel", {"name": "ada"}, ""),
+        ("continued", {"name": "poll", "value": [[2], {}]}, "as poll, with input [[2], {}]"),
         ("unheard of", {"by": "ada", "names": list("abcdefgh"), "x": 1}, "names a, b, c, d, e and 3 more, x 1"),
         ("forked", {"unreadable": "damaged"}, "unreadable damaged"),
     ],

@@ -46,7 +46,19 @@ DOCUMENTS: dict[str, Callable[[Shell, str], list[dict[str, Any]]]] = {
     "migrate": lambda shell, run: [shell.json("migrate")],
     "doctor": lambda shell, run: [shell.json("doctor")],
 }
-ELSEWHERE = {"start --wait", "export", "import", "dead list"}
+ELSEWHERE = {
+    "start --wait",
+    "export",
+    "import",
+    "dead list",
+    "dead replay EVENT",
+    "a wait of show",
+    "a child of show",
+    "send",
+    "query",
+    "check",
+    "replay",
+}
 """Made up of more than one step, and checked where those steps are."""
 
 

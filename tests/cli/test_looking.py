@@ -16,7 +16,7 @@ def test_runs_lists_newest_first_in_plain_aligned_text(shell: Shell) -> None:
     first = shell.start("shop:greet", "Ada", "--tag", "tenant=acme")
     second = shell.start("shop:Order", "order_id=13", "--key", "o13")
     header, *rows = shell.ok("runs").splitlines()
-    assert header.split() == ["RUN", "WORKFLOW", "KEY", "STATUS", "STARTED", "TOOK", "TAGS"]
+    assert header.split() == ["RUN", "WORKFLOW", "MODEL", "KEY", "STATUS", "STARTED", "TOOK", "TAGS"]
     assert [row.split()[0] for row in rows] == [second, first]
     assert rows[0][header.index("KEY") :].startswith("o13 ")
     assert rows[1].endswith("tenant=acme")

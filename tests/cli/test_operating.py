@@ -142,6 +142,29 @@ def test_i9_a_dead_letter_of_a_built_dag_is_named_as_people_know_it(shell: Shell
     shell.ok("dead", "replay", run, "item_0")
 
 
+def test_i9_a_dead_event_is_listed_replayed_and_discarded_by_its_id(shell: Shell) -> None:
+    """Through the commands of all dead letters: a node has a run and a name, an event has an id."""
+
+    async def bury_events() -> None:
+        async with hf.Engine(shell.url) as engine:
+            handle = await engine.start("greet", "Ada")
+            kept = hf.event("kept", str, on_target_end="dead", registry=hf.Registry())
+            for id in ("one", "two"):
+                await engine.send(kept, id, to=handle, id=id)
+            await handle.cancel()
+
+    shell.start("shop:greet", "Ada")  # so that this process knows it
+    asyncio.run(bury_events())
+    one, two = shell.json("dead", "list")["dead"]
+    assert (one["kind"], one["node"], one["id"].partition("/")[2]) == ("event", "kept", "one")
+    assert "ended before it took this" in shell.ok("dead", "list")
+    assert "whoever waits" in shell.ok("dead", "replay", one["id"])
+    assert shell.json("dead", "discard", two["id"]) == {"event": two["id"], "changed": True}
+    for word in ("replay", "discard"):
+        assert shell("dead", word, two["id"]).exit_code == 1
+    assert shell.json("dead", "list") == {"dead": []}
+
+
 def test_i11_maintenance_is_switched_and_shown_by_scope(shell: Shell) -> None:
     run = shell.start("shop:greet", "Ada")
     shell.ok("maintenance", "on")

@@ -190,7 +190,7 @@ def test_i31_a_run_is_healed_by_the_deploy_that_follows_a_kill(tmp_path: Path) -
         "mail sent",
     ]
     assert "The run is completed." in printed
-    assert "added ['check_customer', 'send_mail'], skipped ['send_fax']" in printed
+    assert "not begun ['check_customer', 'send_mail'], skipped ['send_fax']" in printed
 
 
 def test_the_page_of_examples_names_every_example() -> None:

@@ -23,13 +23,6 @@ from holdfast.core.errors import NonDeterminism
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def shared_url(request: pytest.FixtureRequest) -> str:
-    """A database that outlives an engine."""
-    address: str = request.getfixturevalue(f"{request.param}_url")
-    return address
-
-
 @dataclass
 class Shop:
     """The actions that every version has, in a registry of its own, and what was really called."""

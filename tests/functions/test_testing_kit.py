@@ -111,14 +111,14 @@ async def test_everything_on_the_way_runs_in_order_of_time(days: Days) -> None:
     """One jump over many times is the same as many small ones."""
     async with days.engine() as (engine, clock):
         await asyncio.gather(*(engine.start(days.wake, f"{hours} h", hours) for hours in (3.0, 1.0, 2.5, 30.0)))
-        await engine.start(days.wake, "1 h after 2", 1.0, at=START + timedelta(hours=2))
+        await engine.start(days.wake, "1 h after 1.75", 1.0, at=START + timedelta(hours=1.75))
         await clock.advance(timedelta(days=1))
         await clock.advance(weeks=1)
     assert days.journal == [
         ("1.0 h", timedelta(hours=1)),
         ("2.5 h", timedelta(hours=2.5)),
+        ("1 h after 1.75", timedelta(hours=2.75)),
         ("3.0 h", timedelta(hours=3)),
-        ("1 h after 2", timedelta(hours=3)),
         ("30.0 h", timedelta(hours=30)),
     ]
 

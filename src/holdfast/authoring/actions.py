@@ -186,6 +186,8 @@ class Action(Generic[P, R]):
 
     def check_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """UsageError that shows the signature unless the function can be called like this."""
+        if self._codec and self._codec[0].fits(args, kwargs):
+            return
         signature = inspect.signature(self._fn)
         try:
             signature.bind(*args, **kwargs)

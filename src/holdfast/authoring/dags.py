@@ -323,7 +323,7 @@ def _with_conditions(
         cancel_if += () if declaration.cancel_if is UNSET else declaration.cancel_if
         after_runs = () if declaration.depends_on_run is UNSET else declaration.depends_on_run
         retry_on = definition.policies[declared.node_name].retry.retry_on
-    if not skip_if and not cancel_if and not after_runs and retry_on is ready.retry_on:
+    if not skip_if and not cancel_if and not after_runs and retry_on == ready.retry_on:
         return ready
     return dataclasses.replace(
         ready,

@@ -193,9 +193,15 @@ class CallCodec:
         """The result as the caller is to receive it."""
         return (codecs or self._codecs).read(data, self._result, self._result_where, codec)
 
+    def fits(self, args: Args, kwargs: Mapping[str, object]) -> bool:
+        """True if the call surely fits the signature; False says nothing, and binding must decide.
+
+        Binding costs several microseconds and most calls are plainly positional with all arguments given.
+        """
+        return not kwargs and self._fewest <= len(args) <= len(self._positional)
+
     def _bind(self, args: Args, kwargs: Mapping[str, object]) -> tuple[Args, Kwargs]:
-        # Binding costs several microseconds and most calls are plainly positional with all arguments given.
-        if not kwargs and self._fewest <= len(args) <= len(self._positional):
+        if self.fits(args, kwargs):
             return args, {}
         try:
             bound = self._signature.bind(*args, **kwargs)

@@ -149,7 +149,10 @@ class RowCache:
         run = table.run(row)
         if run is None:
             return
-        rows = self.of_run(run).rows.setdefault(table, {})
+        of_table = self.of_run(run).rows
+        rows = of_table.get(table)
+        if rows is None:
+            rows = of_table[table] = {}
         key = table.key(row)
         if key not in rows:
             self._count += 1
@@ -231,8 +234,8 @@ class View:
         """The row, or None if it is known not to exist."""
         changed = self._changes.get(table)
         if changed is not None:
-            row = changed.get(key, MISSING)
-            if not isinstance(row, _Missing):
+            row: Any = changed.get(key, MISSING)
+            if row is not MISSING:
                 found: R | None = row
                 return found
         committed: R | None = self._committed(table, key)
@@ -302,9 +305,10 @@ class View:
         return None
 
     def _committed(self, table: Table[Any], key: Key) -> Any:
-        loose = self._loose.get((table, key), MISSING)
-        if not isinstance(loose, _Missing):
-            return loose
+        if self._loose:  # nothing is, on the fast path
+            loose = self._loose.get((table, key), MISSING)
+            if loose is not MISSING:
+                return loose
         cached = self._cache.runs.get(key[0])
         if cached is not None:
             rows = cached.rows.get(table)
@@ -360,9 +364,15 @@ class View:
         self._log.append((changed, key, changed.get(key, MISSING)))
         changed[key] = row
         if row is not None:
-            run = table.run(row)
+            run = key[0] if table.by_run else table.run(row)
         if run is not None:
             self._touched.add(run)
+
+    def _change(self, table: Table[Any], key: Key, row: Any) -> None:
+        """Replace a row of a run that is known to be touched."""
+        changed = self._changes[table] if table in self._changes else self._changes.setdefault(table, {})
+        self._log.append((changed, key, changed.get(key, MISSING)))
+        changed[key] = row
 
     # -- one operation at a time
 
@@ -378,17 +388,20 @@ class View:
         for need in self._presumed:
             if not self._is_proven(need):
                 raise NotLoaded(need)
-        for run in self._touched - self._born:
-            row = self.run(run)
+        for run in self._touched:
+            if run in self._born:
+                continue
+            key = (run,)
+            row = self.get(RUNS, key)
             if row is not None:
-                self.put(RUNS, msgspec.structs.replace(row, version=row.version + 1, updated=self.now))
+                self._change(RUNS, key, msgspec.structs.replace(row, version=row.version + 1, updated=self.now))
 
     def undo(self, mark: int) -> None:
         """Take back everything since the mark."""
         log = self._log
         while len(log) > mark:
             changed, key, previous = log.pop()
-            if isinstance(previous, _Missing):
+            if previous is MISSING:
                 del changed[key]
             else:
                 changed[key] = previous

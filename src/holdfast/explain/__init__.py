@@ -28,7 +28,7 @@ from holdfast.explain import functions
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import Situation, look
 from holdfast.explain.telling import newer_code, tell
-from holdfast.explain.words import brief, clock, nodes, span, verb
+from holdfast.explain.words import brief, clock, listed, nodes, span, verb
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store
 
@@ -150,6 +150,9 @@ def _summary(s: Situation, found: dict[c.Cause, list[Work]]) -> str:
         later = min(item.due for item in ready)
         until = f" at {clock(later)}" if later > s.now else ""
         return f"{s.title} waits for {_names(s, ready)} to be started{until}{ending}"
+    if s.waits:
+        others = [functions.shown_run(s, wait.ended) for wait in s.waits]
+        return f"{s.title} waits for the end of {listed(list(dict.fromkeys(others)))}"
     return f"{s.title} is {s.status}{ending}"
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.core.codec import decode_error
 from holdfast.core.codec_shape import display
-from holdfast.core.function_operations import TURN, entry_of
+from holdfast.core.function_operations import CANCEL, TURN, entry_of
 from holdfast.core.rows import BLOCKED, CALL, CANCELLING, LEASED, OPEN_WORK, SUSPENDED, Work
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import MODULE, Awaited, Situation
@@ -136,7 +136,7 @@ def _recorded(s: Situation) -> str:
     if last is None or last.codec != ENTRY_CODEC:
         return "it has recorded nothing yet"
     entry = entry_of(last.data)
-    name = f" of {entry.name}" if entry.name else ""
+    name = f" {'by' if entry.kind == CANCEL else 'of'} {entry.name}" if entry.name else ""
     return f"the last entry of its history is the {entry.kind}{name} at {clock(last.at)}"
 
 

@@ -42,7 +42,7 @@ from holdfast.core.rows import (
 from holdfast.core.view import View
 from holdfast.models.dag_items import NO_PARENTS, is_alone, item_of, overridden
 from holdfast.models.dag_shape import Reshaped, reshape
-from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record
+from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record, settle
 
 NAMES_SHOWN = 20
 ATTEMPTED = frozenset({FAILED, TIMED_OUT, DEAD, LOST, CANCELLED})  # and there may be a later attempt
@@ -119,7 +119,7 @@ class DagMachine:
             run = replace(run, reason=f"{run.reason}{_position(graph, work.node)}")
             view.put(RUNS, run)
         if run.active == 0:
-            self._settle(view, run)
+            settle(view, run)
 
     def before_another(self, view: View, run: Run, work: Work, definitions: Definitions) -> Run | None:
         """I31: a node that was removed while it ran is not tried again; who has other code cannot tell, and says so."""
@@ -133,7 +133,7 @@ class DagMachine:
 
     def idle(self, view: View, run: Run) -> None:
         if run.signature is not None:  # else whoever has the right code goes on first, and may find something to do
-            self._settle(view, run)
+            settle(view, run)
 
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
         """An operator took the run up again, here: what this process knows is what it follows, if it knows anything."""
@@ -287,24 +287,7 @@ class DagMachine:
             return
         view.put(RUNS, run)
         if run.active == 0:
-            self._settle(view, run)
-
-    def _settle(self, view: View, run: Run) -> None:
-        """Nothing is running any more and nodes remain: the run cannot go on by itself."""
-        if view.find(WaitsOf(run.id)):
-            return  # a node waits for another run, which goes on
-        if run.gave_up == 0:  # G9: a run that nothing can move must not look as if it ran
-            reason = f"{run.remaining} nodes are left and none can start; skip them, or cancel the run"
-            run = record(view, run, "paused", by="holdfast", reason=reason)
-            view.put(RUNS, replace(run, status=PAUSED, reason=reason))
-        elif run.on_failure == "pause":
-            if run.status != PAUSED:
-                run = record(view, run, "paused", by="on_failure", reason=run.reason)
-                view.put(RUNS, replace(run, status=PAUSED))
-        elif run.on_failure == "cancel":
-            end_run(view, run, CANCELLED, reason=run.reason)
-        else:
-            end_run(view, run, FAILED, reason=run.reason)
+            settle(view, run)
 
 
 def definition_id(kind: str, run: str, number: int) -> str:

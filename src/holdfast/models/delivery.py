@@ -172,8 +172,12 @@ def empty_mailbox(view: View, run: Run) -> Run:
     return replace(run, mailbox=kept)
 
 
-def tell_waiters(view: View, run: Run) -> None:
-    """The run has ended: whoever waits for that gets it. No waiter can be added while this run is locked."""
+def tell_waiters(view: View, run: Run) -> list[str]:
+    """The run has ended: whoever waits for that gets it. No waiter can be added while this run is locked.
+
+    The DAGs among them: the caller settles those that nothing can move even so.
+    """
+    dags: dict[str, None] = {}
     waits: list[Wait] = view.find(WaitersOf(end_topic(run.id)))
     for wait in waits:
         waiter = view.run(wait.run)
@@ -182,6 +186,7 @@ def tell_waiters(view: View, run: Run) -> None:
             continue
         if waiter.model != "function":
             _release(view, waiter, wait)
+            dags[waiter.id] = None
             continue
         entry = Entry(
             address=wait.address,
@@ -192,6 +197,7 @@ def tell_waiters(view: View, run: Run) -> None:
             source=run.id,
         )
         deliver(view, waiter, entry)
+    return list(dags)
 
 
 def hold_for_runs(view: View, run: Run, key: tuple[str, str, int], others: tuple[str, ...]) -> Run:

@@ -16,20 +16,24 @@ from holdfast.core.function_operations import CANCEL, FAILURE, RESULT, TURN, Ent
 from holdfast.core.operations import StartRun
 from holdfast.core.queries import Attempts, OpenWork
 from holdfast.core.rows import (
+    BLOCKED,
     CALL,
     CANCELLED,
     CANCELLING,
     COMPLETED,
     FAILED,
+    GATE_DUE,
     LEASED,
     READY,
+    RUNNING,
     RUNS,
+    SUSPENDED,
     WORK,
     Run,
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.delivery import append, close, deliver, wake
+from holdfast.models.delivery import append, close, deliver, turn_of, wake
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready
 
 
@@ -104,7 +108,11 @@ class FunctionMachine:
         """A function that waits is woken by what it waits for."""
 
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
-        """Whoever takes the turn replays with the code it has."""
+        """Whoever takes the turn replays with the code it has. One that waits is suspended again."""
+        turn = turn_of(view, run)
+        waits = turn is not None and (turn.status == BLOCKED or (turn.status == READY and turn.gate == GATE_DUE))
+        if waits and run.status == RUNNING:
+            view.put(RUNS, replace(run, status=SUSPENDED))
 
     def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
         return run.workflow if node == TURN else node

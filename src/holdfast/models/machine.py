@@ -28,6 +28,7 @@ from holdfast.core.rows import (
     GATE_OPEN,
     HISTORY,
     LEASED,
+    PAUSED,
     PENDING,
     READY,
     RUNNING,
@@ -234,9 +235,29 @@ def end_run(view: View, run: Run, status: str, *, result: bytes | None = None, r
     run = replace(run, status=status, result=result, reason=reason, finished=view.now)
     run = empty_mailbox(view, run)
     view.put(RUNS, run)
-    if run.awaited:
-        tell_waiters(view, run)
+    for waiter in tell_waiters(view, run) if run.awaited else ():
+        left = existing_run(view, waiter)
+        if left.active == 0 and left.signature is not None and not left.ended:
+            settle(view, left)
     return run
+
+
+def settle(view: View, run: Run) -> None:
+    """Nothing of a DAG is ready or running any more and nodes remain: it cannot go on by itself (I30)."""
+    if view.find(WaitsOf(run.id)):
+        return  # a node waits for another run, which goes on
+    if run.gave_up == 0:  # G9: a run that nothing can move must not look as if it ran
+        reason = f"{run.remaining} nodes are left and none can start; skip what holds them up and resume, or cancel"
+        run = record(view, run, "paused", by="holdfast", reason=reason)
+        view.put(RUNS, replace(run, status=PAUSED, reason=reason))
+    elif run.on_failure == "pause":
+        if run.status != PAUSED:
+            run = record(view, run, "paused", by="on_failure", reason=run.reason)
+            view.put(RUNS, replace(run, status=PAUSED))
+    elif run.on_failure == "cancel":
+        end_run(view, run, CANCELLED, reason=run.reason)
+    else:
+        end_run(view, run, FAILED, reason=run.reason)
 
 
 def mark_running(run: Run, now: int) -> Run:

@@ -8,6 +8,9 @@ import logging
 
 from holdfast.coordinator import Commit
 from holdfast.core.errors import StoreError
+from holdfast.core.function_operations import ENTRY_KINDS, TURN, ContinueAs, TakeTurn
+from holdfast.core.rows import HISTORY
+from holdfast.core.rows import WORK as WORK_TABLE
 from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -17,7 +20,7 @@ WORK, ENDED = "work", "ended"
 
 
 class Announcer:
-    """Tells other processes that there is work, or that a run has ended. Losing a hint costs them a poll."""
+    """Tells others that there is work, that a run has ended or was told something. Losing a hint costs them a poll."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -27,7 +30,7 @@ class Announcer:
     def on_commit(self, commit: Commit) -> None:
         if commit.ready_queues():
             self._pending.add(WORK)
-        if commit.ended_runs():
+        if commit.ended_runs() or _tells_a_driver(commit):
             self._pending.add(ENDED)
         if self._pending and (self._sender is None or self._sender.done()):
             self._sender = asyncio.get_running_loop().create_task(self._send(), name="holdfast-announcer")
@@ -46,3 +49,12 @@ class Announcer:
             self._sender.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sender
+
+
+def _tells_a_driver(commit: Commit) -> bool:
+    """Whether a function that another process may be driving was told something: its turn stays as it is then."""
+    told = {row.run for row in commit.changes.inserts.get(HISTORY, ()) if row.kind in ENTRY_KINDS}
+    if not told:
+        return False
+    told -= {operation.run for operation, _ in commit.pairs if isinstance(operation, TakeTurn | ContinueAs)}
+    return bool(told - {work.run for work in commit.changes.rows(WORK_TABLE) if work.kind == TURN})

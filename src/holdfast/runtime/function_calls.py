@@ -55,11 +55,14 @@ class Step(msgspec.Struct, eq=False):
     closes: list[str] = []
     children: list[StartRun] = []
     refuses: list[Refusal] = []
+    unread: list[int] = []
     inline: Awaitable[Outcome] | None = None
 
     @property
     def has_news(self) -> bool:
-        return bool(self.entries or self.calls or self.opens or self.closes or self.children or self.refuses)
+        return bool(
+            self.entries or self.calls or self.opens or self.closes or self.children or self.refuses or self.unread
+        )
 
     def add_outcomes(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -78,15 +81,19 @@ class Step(msgspec.Struct, eq=False):
         function.refused.clear()
 
     def add_due_timers(self, function: LiveFunction, now: int) -> None:
-        """The times that have come. One that the function gives up meanwhile is skipped when it is delivered."""
+        """The times that have come. One that the function gives up meanwhile is skipped when it is delivered.
+
+        A wait that is opened with this very turn takes what is there for it first, even if its time has come.
+        """
         timer = function.loop.next_timer()
         if timer is not None and timer[1] <= now:
             self.entries.append(Entry(address=timer[0], kind=TIMER))
         if not function.deadlines:
             return
+        opening = {wait.address for wait in self.opens}
         for address, due in sorted(function.deadlines.items(), key=lambda each: (each[1], each[0])):
             pending = function.loop.pending.get(address)
-            if due <= now and pending is not None:
+            if due <= now and pending is not None and address not in opening:
                 self.entries.append(Entry(address=address, kind=TIMER, name=pending.name, digest=pending.digest))
                 if address in function.opened:
                     self.closes.append(address)
@@ -120,6 +127,7 @@ class CallRunner:
         """Start what is new, and say what of it the store must know."""
         step = Step()
         step.closes, function.given_up = function.given_up, []
+        step.unread, function.unread = function.unread, []
         for given_up in function.loop.withdrawn_requests():
             task = function.running.pop(given_up.address, None)
             if task is not None:
@@ -163,7 +171,8 @@ class CallRunner:
     def _start(self, function: LiveFunction, address: str, work: Awaitable[Outcome]) -> None:
         async def carry_out() -> None:
             try:
-                function.outcomes.append(await work)
+                outcome = await work  # first: what is appended to must be the list of then, not of now
+                function.outcomes.append(outcome)
             finally:
                 function.running.pop(address, None)
                 function.news.set()

@@ -121,7 +121,8 @@ class FunctionDriver:
 
     def waiting_for_others(self) -> list[str]:
         """Runs that are driven here and wait for something from outside: another process may have written it."""
-        return [run for run, function in self._driven.items() if function.opened]
+        driven = self._driven.items()
+        return [run for run, function in driven if len(function.loop.pending) > len(function.running)]
 
     def look(self, run: str, entries: int) -> None:
         function = self._driven.get(run)
@@ -156,6 +157,8 @@ class FunctionDriver:
                 await self._drop(function)
 
     async def _drop(self, function: LiveFunction) -> None:
+        if function.loop.closed:
+            return
         await function.stop_calls()
         with contextlib.suppress(RuntimeError):
             await outside_task(function.evict)
@@ -210,10 +213,24 @@ class FunctionDriver:
                     self._resting[run.id] = (self._clock.monotonic(), function)
                     self.rest()
                     return Settled(verdict=RECORDED, run_status=answer.run_status)
-                if answer.run_status == PAUSED or (self.stopping and not function.running):
+                if answer.run_status == PAUSED and await self._still_paused(function, work):
+                    return await self._give_back(work)
+                if self.stopping and not function.running:
                     return await self._give_back(work)
                 continue
             await self._wait(function)
+
+    async def _still_paused(self, function: LiveFunction, work: Work) -> bool:
+        """I11: start nothing more; what is running goes on to its end, and is recorded. False: it was resumed."""
+        while function.running or function.outcomes:
+            step = Step()
+            step.add_outcomes(function.take_outcomes())
+            if not step.has_news:
+                await function.news.wait()
+                function.news.clear()
+            elif (await self._say(function, work, step, park=False)).run_status != PAUSED:
+                return False
+        return True
 
     async def _say(self, function: LiveFunction, work: Work, step: Step, *, park: bool) -> Stepped:
         """Commit what there is to say, and deliver what was written, whoever wrote it."""
@@ -229,6 +246,7 @@ class FunctionDriver:
             closes=tuple(step.closes),
             children=tuple(step.children),
             refuses=tuple(step.refuses),
+            unread=tuple(step.unread),
             park=park,
             due=function.next_due() if park else None,
         )
@@ -284,7 +302,11 @@ class FunctionDriver:
             )
             return settled if settled.verdict == STALE else None
         if ended.error is None or ended.cancelled:
-            return await self._submit(CompleteWork(**key, result=ended.result, outcome=None))
+            submitted = self._coordinator.submit(CompleteWork(**key, result=ended.result, outcome=None))
+            if not function.running:  # whatever is answered, its code has nothing more to do
+                submitted.add_done_callback(lambda _: _evict(function))
+            settled = await submitted
+            return settled
         return await self._fail(work, ended.error, ended.cause)
 
     async def _fail(self, work: Work, error: BaseException, cause: int = 0) -> Settled:
@@ -298,6 +320,11 @@ class FunctionDriver:
     async def _submit(self, operation: Any) -> Settled:
         settled: Settled = await self._coordinator.submit(operation)
         return settled
+
+
+def _evict(function: LiveFunction) -> None:
+    with contextlib.suppress(RuntimeError):
+        function.evict()
 
 
 class _Delivery:
@@ -337,7 +364,8 @@ async def begun(
     watchdog: RunWatchdog | None = None,
 ) -> LiveFunction:
     """The function of a run with everything delivered that is recorded since it began, or went on as another call."""
-    name, data, codec, at = run.workflow, run.input, run.codec, run.created
+    # A run may have been started for a later time, or paused: to its code, time begins when it does.
+    name, data, codec, at = run.workflow, run.input, run.codec, run.started or run.created
     stored = await stored_requests(store, run)  # before the history, so that each is answered there or still open
     rows = await store.history(run.id, run.base - 1) if run.entries else []
     if run.base and rows and rows[0].kind == CONTINUED:
@@ -351,8 +379,7 @@ async def begun(
     entries = _entries(row for row in rows if row.sequence > run.base)
     function.replay(_patches(entries), stored, behind=bool(entries))
     try:
-        await outside_task(lambda: function.begin(args, kwargs))
-        await outside_task(lambda: function.deliver(entries))
+        await outside_task(lambda: function.begin(args, kwargs, entries))
     except BaseException:
         await outside_task(function.evict)
         raise

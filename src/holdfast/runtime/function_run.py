@@ -133,6 +133,7 @@ class LiveFunction:
         self.registry = registry
         self.base = run.base
         self.known = run.base
+        self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
         self.news = asyncio.Event()
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that are in flight in this process, by address
@@ -144,6 +145,7 @@ class LiveFunction:
         self._behind = True  # what the code does has been done before: entries are left to deliver
         self._stored: dict[str, StoredRequest] = {}
         self.given_up: list[str] = []  # waits of the store that the code does not wait for any more
+        self.unread: list[int] = []  # events that came for such a wait, by sequence: they are for the next one
         self._workflow = workflow
         self._codecs = codecs
         self._failed_at = 0
@@ -175,9 +177,11 @@ class LiveFunction:
         # Given up by the code, and then the process died: no event must be taken for such a wait any more.
         self.given_up = [address for address in stored if address not in self.loop.pending]
 
-    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], entries: Sequence[Numbered] = ()) -> None:
+        """Start the function, and let in what is recorded. Not inside a task."""
         context = contextvars.copy_context()
         self.loop.begin(lambda: self._main(args, kwargs), context=context)
+        self.deliver(entries)
 
     async def _main(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         with entered_function(self):
@@ -216,6 +220,8 @@ class LiveFunction:
             self._patches.add(entry.name)
             return
         pending = self.loop.pending.get(entry.address)
+        if entry.kind == EVENT and pending is None:
+            self.unread.append(numbered.sequence)
         try:
             kind, value = self._decoded(entry, pending, numbered.at)
         except PayloadRefused as error:

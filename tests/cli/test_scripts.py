@@ -1,0 +1,118 @@
+"""`python hello.py` with nothing else: a script that is killed, run again, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import holdfast as hf
+
+HELLO = """
+import asyncio
+from pathlib import Path
+
+import holdfast as hf
+
+
+@hf.action
+async def greet(name: str) -> str:
+    print("greeting", flush=True)
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+    return f"Hello, {name}!"
+
+
+@hf.workflow
+async def hello(name: str) -> str:
+    first = await greet(name)
+    await hf.sleep(seconds=1)
+    return first + " Welcome back."
+
+
+if __name__ == "__main__":
+    print(hf.run(hello, "Ada", key="hello-ada"))
+"""
+LEASE_SECONDS = 30.0
+
+
+class Script:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "hello.py").write_text(HELLO, encoding="utf-8")
+        source = str(Path(hf.__file__).parents[1])
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+        self._environment = {**kept, "PYTHONPATH": source}
+
+    def begin(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "hello.py"],
+            cwd=self.folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self) -> tuple[str, str]:
+        with self.begin() as process:
+            out, errors = process.communicate(timeout=60)
+            assert process.returncode == 0, errors
+        return out, errors
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
+
+    def until_it_sleeps(self) -> None:
+        async def until_suspended() -> None:
+            async with hf.Engine(f"sqlite:///{self.folder / 'holdfast.db'}", poll_seconds=0.02) as engine:
+                (found,) = await engine.find(workflow="hello")
+                await engine.watch.wait(found.id, lambda row: row.status == "suspended", 30)
+
+        asyncio.run(until_suspended())
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    return Script(tmp_path)
+
+
+@pytest.mark.parametrize("moment", ["in its action", "while it sleeps"])
+def test_g1_a_script_that_was_killed_and_is_run_again_goes_on_without_waiting_for_a_lease(
+    script: Script, moment: str
+) -> None:
+    with script.begin() as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "greeting\n"
+        if moment == "while it sleeps":
+            script.go()
+            script.until_it_sleeps()
+        killed.kill()
+    script.go()
+    began = time.monotonic()
+    out, errors = script.finish()
+    assert time.monotonic() - began < LEASE_SECONDS / 2
+    greeted = "" if moment == "while it sleeps" else "greeting\n"  # recorded, or never finished
+    assert out == f"{greeted}Hello, Ada! Welcome back.\n"
+    assert "Traceback" not in errors
+    assert script.finish() == ("Hello, Ada! Welcome back.\n", "")  # stored: nothing runs
+
+
+def test_a_script_that_is_interrupted_says_that_nothing_is_lost(script: Script) -> None:
+    with script.begin() as interrupted:
+        assert interrupted.stdout is not None
+        assert interrupted.stdout.readline() == "greeting\n"
+        interrupted.send_signal(signal.SIGINT)
+        assert interrupted.stderr is not None
+        assert "interrupted: finishing what is running" in interrupted.stderr.readline()
+        script.go()
+        _, errors = interrupted.communicate(timeout=60)
+    assert errors.endswith("KeyboardInterrupt: what was recorded is kept; run it again to go on\n")
+    assert errors.count("Traceback") == 1
+    assert script.finish()[0] == "Hello, Ada! Welcome back.\n"
