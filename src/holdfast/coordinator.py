@@ -520,6 +520,11 @@ def _run_of(need: Need) -> str | None:
 
 def _likely_needs(operation: Operation) -> list[Need]:
     """Rows that an operation surely reads, loaded with the first round."""
+    if isinstance(operation, SendEvent):
+        run = operation.run
+        return [(INPUTS, (run, operation.event)), WaitsOf(run), Attempts(run, _TURN)]
+    if isinstance(operation, TakeTurn) and (operation.opens or operation.closes):
+        return [(WORK, (operation.run, operation.node, operation.attempt)), WaitsOf(operation.run)]
     node, attempt = getattr(operation, "node", None), getattr(operation, "attempt", None)
     if node is not None and attempt is not None:
         return [(WORK, (operation.runs[0], node, attempt))]

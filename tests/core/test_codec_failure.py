@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.codec import ErrorRecord, decode_error, encode_error
-from holdfast.core.errors import HoldfastError, KeyConflict, RemoteError, UsageError
+from holdfast.core.errors import HoldfastError, KeyConflict, RemoteError, RunFailed, UsageError
 
 
 class ShippingError(Exception):
@@ -222,3 +222,13 @@ def test_any_arguments_can_be_recorded_and_read(args: list[object]) -> None:
     assert isinstance(back, ValueError | HoldfastError)
     if isinstance(back, ValueError):
         assert str(back) == str(ValueError(*args))
+
+
+def test_i54_the_failure_of_a_child_comes_back_as_run_failed_with_its_original_cause() -> None:
+    """I54: a parent that fails with its child's failure tells the same to whoever waits for the parent."""
+    child = RunFailed("child run 7 failed", run_id="7", workflow="parcel", cause=ValueError("too heavy"), hint="look")
+    back = decode_error(encode_error(raised(child))).to_exception({"holdfast.core.errors.RunFailed": RunFailed}.get)
+    assert isinstance(back, RunFailed)
+    assert (str(back), back.run_id, back.hint) == (str(child), "7", "look")
+    assert isinstance(back.cause, ValueError)
+    assert back.cause is back.__cause__

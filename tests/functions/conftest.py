@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.core import failpoints
+from tests.functions.lives import Lives
 from tests.support.postgres import Databases
 from tests.support.stores import KINDS, Site, site_for
 
@@ -31,6 +33,21 @@ def shared_url(request: pytest.FixtureRequest) -> str:
     """The address of an empty database that several processes can share, of each kind in turn."""
     address: str = request.getfixturevalue(f"{request.param}_url")
     return address
+
+
+@pytest.fixture(scope="session")
+def mother(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
+    """The process that forks those that drive functions: Python starts once."""
+    made = Lives(tmp_path_factory.mktemp("lives"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lives(mother: Lives) -> Iterator[Lives]:
+    """Processes that drive functions and do not outlive the test."""
+    yield mother
+    asyncio.run(mother.end_all())
 
 
 @pytest.fixture(autouse=True)

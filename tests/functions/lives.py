@@ -57,14 +57,18 @@ class Lives:
             bufsize=0,  # what is buffered here `select` would not see
         )
 
-    def close(self) -> None:
+    async def end_all(self) -> None:
         """End whoever still lives."""
         for pid in self._children:
-            if pid not in self._exits:
+            if self.exit_of(pid) is None:
                 self.signal(pid, signal.SIGCONT)
                 self.signal(pid, signal.SIGKILL)
-        assert self._mother.stdin is not None
-        self._mother.stdin.close()
+                await self.ended(pid)
+
+    def close(self) -> None:
+        for pipe in (self._mother.stdin, self._mother.stdout):
+            assert pipe is not None
+            pipe.close()
         self._mother.wait(10)
 
     @staticmethod
@@ -91,6 +95,11 @@ class Lives:
             if "code" not in told:
                 return told
             self._exits[told["pid"]] = told["code"]
+
+    def said(self, pid: int, words: str) -> bool:
+        """Whether a life has logged this."""
+        log = self._folder / f"life-{self._children.index(pid)}.log"
+        return log.exists() and words in log.read_text(encoding="utf-8")
 
     def exit_of(self, pid: int) -> int | None:
         """The exit code of a life that is over."""

@@ -49,9 +49,9 @@ class Rival:
         )
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._pipe(self._process.stdin).close()
         self._process.wait(10)
+        self._pipe(self._process.stdout).close()
 
     def _pipe(self, pipe: IO[bytes] | None) -> IO[bytes]:
         assert pipe is not None

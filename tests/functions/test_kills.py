@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ from tests.functions.lives import Death, Lives
 from tests.worker.support import PATIENT, assert_sound, engine_on, until
 
 GOES_ON_WITHIN_SECONDS = 3.0
-
-
-@pytest.fixture(scope="module")
-def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
-    made = Lives(tmp_path_factory.mktemp("lives"))
-    yield made
-    made.close()
 
 
 async def recorded(engine: hf.Engine) -> set[tuple[str, str]]:

@@ -7,14 +7,20 @@ one is in test_batches.py.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast as hf
-from holdfast.core.function_operations import TURN
+from holdfast.coordinator import Commit
+from holdfast.core.function_operations import TURN, Delivered, Queued, entry_of
 from holdfast.core.queries import WaitsOf
+from tests.functions.kernel_moves import broadcast, cancel, send, start, suspend
+from tests.kernel.kernels import make_coordinator, opened_kernel
+from tests.support.stores import SHARED_KINDS, Site, VirtualClock, every_row, site_for
 from tests.worker.support import assert_sound, counted, engine_on, statuses, until, work_of
 
 
@@ -152,7 +158,7 @@ async def test_i12_the_senders_id_applies_an_event_once(url: str) -> None:
         assert await handle.result(timeout=20) == ["Received", "b"]
         other = await engine.start(world.waits, ["come"])
         await suspended(other)
-        assert await engine.broadcast("come", "b", id="x") == hf.Delivered(handle.id)
+        assert await engine.broadcast("come", "b", id="x") == hf.Delivered(handle.id, (handle.id,))
         assert await other.status() == "suspended"
 
 
@@ -186,6 +192,32 @@ async def test_i50_a_deadline_wins_once_and_what_comes_later_is_for_the_next_wai
         assert [entry.kind for entry in await handle.history()] == ["timer", "result", "event"]
         timer = (await handle.history())[0]
         assert timer.at.timestamp() >= (await engine.store.runs([handle.id]))[0].created / 1e6 + 0.05
+
+
+async def test_g6_times_come_once_in_order_and_never_early(url: str) -> None:
+    """G6: by the database's clock, for sleeps, deadlines and timeouts alike, parked or driven."""
+    world = World()
+    microseconds = (70_000, 20_000, 45_000)
+
+    @hf.workflow(registry=world.registry)
+    async def sleeps() -> list[int]:
+        woken: list[int] = []
+
+        async def one(span: int) -> None:
+            await hf.sleep(timedelta(microseconds=span))
+            woken.append(span)
+
+        await asyncio.gather(*map(one, microseconds))
+        return woken
+
+    async with world.engine(url) as engine, engine.worker():
+        handles = [await engine.start(sleeps) for _ in range(5)]
+        for handle in handles:
+            assert await handle.result(timeout=20) == sorted(microseconds)
+            (run,) = await engine.store.runs([handle.id])
+            fired = [row.at - run.created for row in await engine.store.history(handle.id) if row.kind == "timer"]
+            assert len(fired) == 3
+            assert all(at >= span for at, span in zip(fired, sorted(microseconds), strict=True)), fired
 
 
 # --- ends --------------------------------------------------------------------------------------------------------
@@ -286,3 +318,71 @@ async def test_i55_a_run_whose_winner_was_stored_before_its_process_died_goes_on
         assert await sender.get(handle.id).status() == "running"
     async with world.engine(shared_url) as engine, engine.worker():
         assert await engine.get(handle.id).result(timeout=20) == ["come", "while nobody was there"]
+
+
+# --- the two fusions ---------------------------------------------------------------------------------------------
+
+
+async def test_i53_several_targeted_events_for_one_run_in_a_batch_the_first_wins_the_rest_are_queued(
+    site: Site,
+) -> None:
+    """I53, G5: as one by one; and one commit serves all of them."""
+    async with opened_kernel(site) as (coordinator, store):
+        await coordinator.submit(start("r"))
+        assert (await coordinator.submit(suspend("r", "come"))).parked
+        commits: list[Commit] = []
+        coordinator.observers.append(commits.append)
+        answers = await coordinator.submit_batch([send("r", name, "come") for name in ("first", "second", "third")])
+        assert answers == [Delivered("r"), Queued("second"), Queued("third")]
+        assert len(commits) == 1
+        rows = await every_row(store)
+        assert [entry_of(row.data).value for row in rows["history"]] == [b'"first"']
+        assert sorted(event.payload for event in rows["events"]) == [b'"second"', b'"third"']
+
+
+async def test_i53_a_suspend_and_an_immediate_broadcast_in_a_batch_deliver_directly(site: Site) -> None:
+    """I53, G5: no reader of the store ever sees the run suspended; the event is never queued."""
+    async with opened_kernel(site) as (coordinator, store):
+        await coordinator.submit(start("r"))
+        commits: list[Commit] = []
+        coordinator.observers.append(commits.append)
+        suspending, told = await coordinator.submit_batch([suspend("r", "come"), broadcast("it", "come")])
+        assert suspending.parked
+        assert told == Delivered("r", ("r",))
+        assert len(commits) == 1
+        rows = await every_row(store)
+        assert rows["events"] == []
+        assert rows["waits"] == []
+        assert [(run.status, run.remaining) for run in rows["runs"]] == [("running", 0)]
+        assert [(work.node, work.status) for work in rows["work"]] == [(TURN, "ready")]
+
+
+# --- reading without the queue -----------------------------------------------------------------------------------
+
+
+async def test_k5_get_active_tells_what_this_process_remembers_and_decides_nothing(shared_site: Site) -> None:
+    """K5: it may be behind what another process wrote; the next operation is decided on what is stored."""
+    clock = VirtualClock()
+    async with shared_site.opened(clock) as store, shared_site.opened(clock) as other_store:
+        here, elsewhere = make_coordinator(store, clock), make_coordinator(other_store, clock)
+        assert here.get_active("r") is None
+        await here.submit(start("r"))
+        await here.submit(suspend("r", "come"))
+        remembered = here.get_active("r")
+        assert remembered is not None
+        assert remembered.status == "suspended"
+        assert await elsewhere.submit(send("r", "it", "come")) == Delivered("r")
+        assert here.get_active("r") == remembered  # and that is stale now
+        assert await here.submit(send("r", "next", "come")) == Queued("next")
+        await here.submit(cancel("r", force=True))
+        assert here.get_active("r") is None
+        await here.close()
+        await elsewhere.close()
+
+
+@pytest.fixture(params=SHARED_KINDS)
+def shared_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """The stores that two processes can share, in turn."""
+    databases = request.getfixturevalue("databases") if request.param == "postgresql" else None
+    with site_for(request.param, databases, tmp_path) as made:
+        yield made

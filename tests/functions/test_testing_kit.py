@@ -101,7 +101,7 @@ async def test_i56_two_days_pass_in_no_time_and_a_run_sees_them_pass(days: Days)
         assert await run.status() == "suspended"
         await clock.advance(seconds=1)
         assert await run.status() == "completed"
-        assert await run.result() == "remind u1"
+        assert await run.result(REAL_SECONDS) == "remind u1"
         assert clock.now() == START + timedelta(days=2)
     assert days.journal == [("remind u1", timedelta(days=2))]
     assert time.monotonic() - began < REAL_SECONDS
@@ -130,7 +130,7 @@ async def test_i3_delays_between_attempts_are_virtual_too(days: Days) -> None:
         await clock.advance(minutes=59)
         assert days.failures_left == 1
         await clock.advance(hours=5)
-        result, at = await run.result()
+        result, at = await run.result(REAL_SECONDS)
     assert result == "third time"
     assert timedelta(hours=3) <= at - START <= timedelta(hours=5)  # 1 to 2 h, and 2 h
 
@@ -142,8 +142,8 @@ async def test_a_time_passes_while_an_action_hangs(days: Days) -> None:
         await clock.advance(seconds=59)
         assert [await run.status() for run in (own, given)] == ["running", "running"]
         await clock.advance(minutes=5)
-        assert await own.result() == "gave up after 0:01:00"
-        assert await given.result() == "TimedOut after 0:01:30"
+        assert await own.result(REAL_SECONDS) == "gave up after 0:01:00"
+        assert await given.result(REAL_SECONDS) == "TimedOut after 0:01:30"
 
 
 async def test_an_action_that_takes_real_time_is_waited_for(days: Days) -> None:
@@ -152,7 +152,7 @@ async def test_an_action_that_takes_real_time_is_waited_for(days: Days) -> None:
         run = await engine.start(days.limits)
         asyncio.get_running_loop().call_later(0.05, days.may_end.set)
         await clock.advance(days=1)
-        assert await run.result() == "released"
+        assert await run.result(REAL_SECONDS) == "released"
 
 
 async def test_i8_a_jump_of_days_costs_no_lease_and_buries_nothing_that_is_known(days: Days) -> None:
@@ -162,7 +162,7 @@ async def test_i8_a_jump_of_days_costs_no_lease_and_buries_nothing_that_is_known
         run = await engine.start(days.limits)
         await clock.advance(days=30)
         assert {worker.id for worker in engine.local_workers} == ids == {row.id for row in await engine.workers()}
-        assert await run.result() == "gave up after 0:01:00"
+        assert await run.result(REAL_SECONDS) == "gave up after 0:01:00"
         assert await engine.dead() == []
 
 
@@ -171,7 +171,7 @@ async def test_i52_an_event_expires_in_virtual_time(days: Days) -> None:
     async with days.engine() as (engine, clock):
         await engine.broadcast(days.approved, "Ada")
         await clock.advance(hours=2)
-        assert await (await engine.start(days.onboard, "early")).result() == "approved by Ada"
+        assert await (await engine.start(days.onboard, "early")).result(REAL_SECONDS) == "approved by Ada"
         await engine.broadcast(days.approved, "Eve")
         await clock.advance(hours=4)
         assert await row_count(engine, "events") == 0
@@ -190,7 +190,7 @@ async def test_every_queue_is_served_also_one_that_a_start_names_first(days: Day
     async with days.engine() as (engine, clock):
         run = await engine.start(days.wake, "woken", 1.0, queue="nightly")
         await clock.advance(hours=1)
-        assert await run.result() == "woken"
+        assert await run.result(REAL_SECONDS) == "woken"
 
 
 async def test_the_same_seed_gives_the_same_ids_and_times(days: Days) -> None:
@@ -227,7 +227,7 @@ def test_it_works_in_a_loop_that_somebody_else_runs(days: Days) -> None:
                 async with days.engine() as (engine, clock):
                     run = await engine.start(days.onboard, user)
                     await clock.advance(days=2)
-                    result: str = await run.result()
+                    result: str = await run.result(REAL_SECONDS)
                     return result
 
             assert runner.run(test(f"u{number}")) == f"remind u{number}"

@@ -144,10 +144,10 @@ async def test_parity_tells_a_value_from_what_only_looks_equal(world: World) -> 
     """1.0 and 1 are equal to Python, and not to whoever reads the result."""
 
     @hf.workflow(registry=world.registry)
-    async def rounds() -> int:
-        return True
+    async def rounds() -> float:
+        return 1
 
-    with pytest.raises(AssertionError, match="plain asyncio: returned True"):
+    with pytest.raises(AssertionError, match=r"plain asyncio: returned 1\n.*memory://: returned 1\.0\n"):
         await parity(rounds, registry=world.registry)
 
 

@@ -61,6 +61,6 @@ def contexts_are_made() -> None:
 
 async def dead_letters_are_events_too(engine: hf.Engine) -> None:
     for letter in await engine.dead():
-        letter.run  # type: ignore[union-attr]
+        _ = letter.run  # type: ignore[union-attr]
     assert_type(await engine.replay_dead("event"), bool)
     assert_type(await engine.discard_dead("run", "node"), bool)

@@ -27,6 +27,7 @@ RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH = (
     "patch",
 )
 REFUSED = "refused"  # an event that was not of the type that the code waits for: it is not delivered any more
+CHILD_CODEC = "text"  # of the result of a call that starts a run and does not wait for it: the run's id
 FORGOTTEN = "forgotten"  # a failure that an operator had tried again: it is not delivered any more
 ENTRY_KINDS = frozenset({RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH})
 

@@ -115,8 +115,8 @@ class DagMachine:
         if graph is None:  # whoever has the code goes on from what is stored; what is to be done about it is stored too
             run = replace(run, signature=None)
             view.put(RUNS, run)
-        if graph is not None and run.gave_up == 1 and work.node in graph.by_id:
-            run = replace(run, reason=f"{run.reason}{_position(graph, work.node)}")
+        if graph is not None and run.gave_up == 1:
+            run = replace(run, reason=f"{run.reason}{self.position(view, run, work.node, definitions)}")
             view.put(RUNS, run)
         if run.active == 0:
             settle(view, run)
@@ -184,14 +184,25 @@ class DagMachine:
         known = None if graph is None else graph.by_id.get(node)
         return node if known is None else known.name
 
+    def position(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
+        graph = definitions.graph(view, run)
+        if graph is None or node not in graph.by_id:
+            return ""
+        path = [graph.by_id[each].name for each in graph.path_from_entry(node)]
+        waiting = len(graph.descendants(node))
+        where = f" (path {' > '.join(path)})" if len(path) > 1 else ""
+        return where + (f"; {waiting} node{'s' if waiting > 1 else ''} blocked by it" if waiting else "")
+
     def find(self, view: View, run: Run, name: str, definitions: Definitions) -> str:
         graph = definitions.graph(view, run)
         if graph is not None:
             return node_of(run, graph, name).id
         if not view.find(Attempts(run.id, frozenset({name}))):
             raise UnknownNode(
-                f"run {run.id} of {run.workflow} has no work for node {name!r}",
-                hint=f"see `holdfast show {run.id}` for its nodes",
+                f"run {run.id} of {run.workflow} has no work for node {name!r}, and this process lacks the code of "
+                f"{run.workflow}, which may have more nodes",
+                hint=f"see `holdfast show {run.id}` for its nodes; to say something of one that nothing has reached, "
+                "import the module that defines it (in a shell: --app MODULE)",
             )
         return name
 
@@ -311,14 +322,6 @@ def node_of(run: Run, graph: Graph, name: str) -> Node:
         return graph.find(name)
     except UnknownNode as error:
         raise UnknownNode(f"run {run.id} of {run.workflow} has no node {name!r}", hint=error.hint) from None
-
-
-def _position(graph: Graph, node: str) -> str:
-    """Where a node that gave up stands, and what it holds up."""
-    path = [graph.by_id[each].name for each in graph.path_from_entry(node)]
-    waiting = len(graph.descendants(node))
-    where = f" (path {' > '.join(path)})" if len(path) > 1 else ""
-    return where + (f"; {waiting} node{'s' if waiting > 1 else ''} blocked by it" if waiting else "")
 
 
 def _ancestries(view: View, run: Run, nodes: list[Node], last: Work | None = None) -> dict[str, str]:

@@ -112,6 +112,9 @@ class DagOperations:
                 f"run {run.id} is {run.status} and never changes again", hint="start or fork a run, and change that"
             )
         current = run.signature
+        before = None if run.definition is None else view.get(DEFINITIONS, (run.definition,))
+        if current is None and before is not None:  # a run that failed: its rows will be made to agree by a retry
+            current = before.signature
         if run.definition is not None and current == op.signature:
             return Changed(changed=False, status=run.status)  # K8: this very graph is stored already
         if op.expected is not None and current is not None and op.expected != current:
@@ -133,7 +136,7 @@ class DagOperations:
         graph = graph_of_nodes(op.nodes)
         latest = {work.node: work for work in view.find(AllWork(run.id))}
         _check_keeps(run, graph, latest, self.definitions.graph(view, run))
-        if run.definition is not None and (before := view.get(DEFINITIONS, (run.definition,))) is not None:
+        if before is not None:
             view.delete(DEFINITIONS, before)
         view.insert(DEFINITIONS, stored)
         run = record(view, run, f"graph {op.how}", by=op.by, signature=op.signature, before=current)

@@ -117,6 +117,9 @@ class FunctionMachine:
     def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
         return run.workflow if node == TURN else node
 
+    def position(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
+        return ""
+
     def find(self, view: View, run: Run, name: str, definitions: Definitions) -> str:
         node = TURN if name == run.workflow else name
         if not view.find(Attempts(run.id, frozenset({node}))):

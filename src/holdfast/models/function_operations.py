@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from holdfast.core.codec import encode_error
+from holdfast.core.errors import HoldfastError
 from holdfast.core.function_operations import (
+    CHILD_CODEC,
     CONTINUED,
     ENDED_RUN,
     ENTRY_KINDS,
     EVENT,
+    FAILURE,
     REFUSED,
+    RESULT,
     ContinueAs,
     Entry,
     Numbered,
@@ -76,17 +81,20 @@ class FunctionOperations:
                 verdict=held.verdict, run_status=held.run_status, parked=parked, last=run.entries if run else 0
             )
         run, turn = held
+        seen = op.known + len(op.entries)
         says = op.entries or op.opens or op.calls
         recorded = self._recorded_since(view, run, op) if says else frozenset[str]()
+        if op.children:
+            op = self._with_children(view, op)
         entries = [entry for entry in op.entries if _identity(entry) not in recorded]
         # A wait is not opened once it is over: an entry that another process wrote, or one of these, has answered it.
         over = recorded | {_identity(entry) for entry in op.entries}
         opens = [wait for wait in op.opens if wait.address not in over]
         refused_before = op.refuses and all(self._came_in(view, run, each) is None for each in op.refuses)
-        if refused_before or (recorded and not (entries or opens)):
+        if refused_before:
             return Stepped(verdict=REPEATED, run_status=run.status, last=run.entries)
         before = run.entries
-        run = mark_running(run, turn.started or view.now)
+        run = as_it_was = mark_running(run, turn.started or view.now)
         if entries and turn.losses:
             turn = replace(turn, losses=0)  # I6: something new was recorded
             view.put(WORK, turn)
@@ -98,16 +106,15 @@ class FunctionOperations:
             self._refuse(view, run, refusal)
         for sequence in op.unread:
             run = self._give_back(view, run, sequence)
-        for child in op.children:
-            self.lifecycle.start(view, child)
         for call in op.calls:
             if call.address.rpartition("|")[2] not in recorded:
                 run = self._queue(view, run, call)
         for wait in opens:
             run = self._open(view, run, wait)
         # Only what the driver has seen may be waited with: whatever else came in is delivered first.
-        seen = op.known + len(op.entries)
         parked = op.park and run.entries == seen
+        if recorded and run == as_it_was and not parked:  # K8: all of it was there
+            return Stepped(verdict=REPEATED, run_status=run.status, last=run.entries)
         if parked:
             run = park(view, run, turn, op.due)
         else:
@@ -119,6 +126,27 @@ class FunctionOperations:
             last=run.entries,
             entries=self._written(view, run, before, entries),
         )
+
+    def _with_children(self, view: View, op: TakeTurn) -> TakeTurn:
+        """Start its children. One whose key another run has is that run; one that is refused is a call that failed."""
+        others: dict[str, str] = {}
+        refused: dict[str, bytes] = {}
+        for child in op.children:
+            try:
+                started = self.lifecycle.start(view, child)
+            except HoldfastError as error:  # raised before anything was written
+                refused[child.run] = encode_error(error)
+            else:
+                others[child.run] = started.run
+        entries = [_child_entry(entry, others, refused) for entry in op.entries]
+        opens = []
+        for wait in op.opens:
+            error_of = next((refused[run] for run in wait.runs if run in refused), None)
+            if error_of is None:
+                opens.append(replace(wait, runs=tuple(others.get(run, run) for run in wait.runs)))
+            else:
+                entries.append(_failed(wait, error_of))
+        return replace(op, entries=tuple(entries), opens=tuple(opens))
 
     def _written(self, view: View, run: Run, before: int, said: list[Entry]) -> tuple[Numbered, ...]:
         """All that this turn wrote: what the driver said, and events that were there already for what it waits for."""
@@ -290,6 +318,20 @@ class FunctionOperations:
                 view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
         view.put(RUNS, run)
         return Settled(verdict=RECORDED, run_status=run.status)
+
+
+def _failed(wait: OpenWait, error: bytes) -> Entry:
+    return Entry(address=wait.address, kind=FAILURE, name=wait.name, digest=wait.digest, value=error)
+
+
+def _child_entry(entry: Entry, others: dict[str, str], refused: dict[str, bytes]) -> Entry:
+    """What a call that starts a child and does not wait for it has to tell: the run that there is, or the failure."""
+    if entry.kind != RESULT or entry.codec != CHILD_CODEC:
+        return entry
+    run = (entry.value or b"").decode()
+    if run in refused:
+        return replace(entry, kind=FAILURE, value=refused[run], codec="json")
+    return replace(entry, value=others.get(run, run).encode())
 
 
 def _identity(entry: Entry) -> str:

@@ -82,6 +82,9 @@ class Machine(Protocol):
     def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
         """What people call the node."""
 
+    def position(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
+        """Where a node that gave up stands and what it holds up, to follow the sentence that says so; may be empty."""
+
     def find(self, view: View, run: Run, name: str, definitions: Definitions) -> str:
         """The id of the node that a person means; UnknownNode otherwise."""
 
@@ -228,10 +231,10 @@ def end_run(view: View, run: Run, status: str, *, result: bytes | None = None, r
             view.delete(WAITS, wait)
         if run.model == "function":  # there `remaining` counts the waits
             run = replace(run, remaining=run.remaining - len(waits))
-        for work in view.find(AllWork(run.id)) if run.gave_up else ():
-            if work.status == DEAD:  # nobody can replay it any more, so it is no letter that waits for an answer
-                view.put(WORK, replace(work, status=FAILED))
         run = replace(run, active=0)
+    for work in view.find(AllWork(run.id)) if run.gave_up and status != FAILED else ():
+        if work.status == DEAD:  # nobody can replay it any more, so it is no letter that waits for an answer
+            view.put(WORK, replace(work, status=FAILED))
     run = replace(run, status=status, result=result, reason=reason, finished=view.now)
     run = empty_mailbox(view, run)
     view.put(RUNS, run)

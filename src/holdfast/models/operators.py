@@ -296,8 +296,10 @@ class Operators:
             latest: dict[str, Work] = {work.node: work for work in view.find(AllWork(run.id))}
             for work in latest.values():
                 if work.status in GAVE_UP:
-                    name = self.machines[run.model].label(view, run, work.node, self.definitions)
-                    run = replace(run, error=work.error, reason=why(work, name))
+                    machine = self.machines[run.model]
+                    reason = why(work, machine.label(view, run, work.node, self.definitions))
+                    reason += machine.position(view, run, work.node, self.definitions)
+                    run = replace(run, error=work.error, reason=reason)
                     break
         view.put(RUNS, run)
         return run

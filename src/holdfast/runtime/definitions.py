@@ -91,7 +91,8 @@ class RegistryDefinitions:
     async def load(self, store: Store, run: Run) -> Graph | None:
         """The graph of a run, read from the store if need be; not inside a decision.
 
-        Of a run whose code is not here: the graph that it followed last, as its code had it then (I31).
+        Of a run whose code is not here: the graph that it followed last, as its code had it then (I31); if somebody
+        without the code has settled something of it since, the one that it will follow, which is the latest.
         """
         if run.definition is None:
             return self.of_code(run.workflow) or await self._as_it_was(store, run)
@@ -102,15 +103,16 @@ class RegistryDefinitions:
         return graph
 
     async def _as_it_was(self, store: Store, run: Run) -> Graph | None:
-        if run.signature is None or run.model != "dag":
+        if run.model != "dag":
             return None
-        version = f"{run.workflow}@{run.signature}"
-        graph = self.remembered(version)
+        version = None if run.signature is None else f"{run.workflow}@{run.signature}"
+        graph = None if version is None else self.remembered(version)
         if graph is None:
-            nodes = await store.code_nodes((run.workflow, run.signature))
+            nodes = await store.code_nodes(run.workflow, run.signature)
             if nodes is not None:
                 graph = graph_of_nodes(nodes)
-                self.remember(version, graph)
+                if version is not None:
+                    self.remember(version, graph)
         return graph
 
     def versions(self) -> list[CodeVersion]:

@@ -23,6 +23,7 @@ from holdfast.coordinator import Coordinator
 from holdfast.core.codec import Codecs, encode_error
 from holdfast.core.errors import UsageError
 from holdfast.core.function_operations import (
+    CHILD_CODEC,
     FAILURE,
     RESULT,
     TIMER,
@@ -281,7 +282,7 @@ class CallRunner:
         if request.awaits:
             step.opens.append(_open(pending, (), (start.run,)))
         else:
-            step.entries.append(_result(pending, start.run.encode(), "text"))
+            step.entries.append(_result(pending, start.run.encode(), CHILD_CODEC))
 
     def _child_start(self, function: LiveFunction, run: Run, pending: Pending, request: ChildCall) -> StartRun:
         if run.depth >= self._child_depth:

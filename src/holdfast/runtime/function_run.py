@@ -256,6 +256,8 @@ class LiveFunction:
 
     def _present_name(self, recorded: str, asked: Pending) -> str:
         """I15: what was recorded under an alias is the same call; otherwise the name as it was recorded."""
+        if recorded == asked.name:
+            return recorded
         found: Registered | None = None
         if isinstance(asked.payload, ActionCall):
             found = self.registry.actions.get(recorded)

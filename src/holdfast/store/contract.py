@@ -196,8 +196,8 @@ class Store(Protocol):
 
         A version comes with its graph, for those who look at a run and lack its code."""
 
-    async def code_nodes(self, version: CodeVersion) -> bytes | None:
-        """The graph of a version of a workflow's code, if it was ever seen here."""
+    async def code_nodes(self, workflow: str, signature: str | None) -> bytes | None:
+        """The graph of a version of a workflow's code, or (None) of the latest, if it was ever seen here."""
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow: ...
 

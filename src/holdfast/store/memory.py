@@ -346,8 +346,9 @@ class MemoryStore:
         workflows = {workflow for workflow, _ in code}
         return {version: seen for version, seen in self._code.items() if version[0] in workflows}
 
-    async def code_nodes(self, version: CodeVersion) -> bytes | None:
-        return self._graphs.get(version)
+    async def code_nodes(self, workflow: str, signature: str | None) -> bytes | None:
+        versions = [version for version in self._code if version[0] == workflow and signature in (None, version[1])]
+        return self._graphs[max(versions, key=lambda version: self._code[version].at)] if versions else None
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
         now = self._clock.now_us()

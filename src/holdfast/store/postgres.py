@@ -238,9 +238,9 @@ class PostgresStore:
             rows = await connection.fetch(self._sql["code_seen"], workflows)
         return {(row[0], row[1]): Seen(row[2], row[3]) for row in rows}
 
-    async def code_nodes(self, version: CodeVersion) -> bytes | None:
+    async def code_nodes(self, workflow: str, signature: str | None) -> bytes | None:
         async with self.connections.use() as connection:
-            found: bytes | None = await connection.fetchval(self._sql["code_nodes"], *version)
+            found: bytes | None = await connection.fetchval(self._sql["code_nodes"], workflow, signature)
         return found
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, INPUTS, RUNS, WAITS, WORK, Table
+from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, INPUTS, RUNS, WAITS, WORK, Run, Table
 from holdfast.core.view import Changes
 from holdfast.store.statements import statements
 
@@ -79,6 +79,9 @@ _INSERTS: tuple[tuple[Table[Any], str], ...] = (
 def guarded_flush(changes: Changes) -> tuple[str, list[Any]]:
     """The statement for these changes, deletes excepted, and its arguments."""
     runs, work = changes.updates.get(RUNS, []), changes.updates.get(WORK, [])
+    if len(runs) == 1 and not work and _is_lone_turn(changes, *runs[0]):
+        (old, new), (entry,) = runs[0], changes.inserts[HISTORY]
+        return statements("postgres")["lone_turn"], [new.id, old.version, *_run_step(new), *astuple(entry)]
     run_shape, args = _run_updates(runs)
     work_shape, work_args = _work_updates(work)
     args += [*work_args, len(runs), len(work), changes.presumes_no_holds]
@@ -99,6 +102,12 @@ def guarded_flush(changes: Changes) -> tuple[str, list[Any]]:
     if one:
         args = [arg[0] if isinstance(arg, tuple) else arg for arg in args]
     return _assembled(tuple(parts), one), args
+
+
+def _is_lone_turn(changes: Changes, old: Run, new: Run) -> bool:
+    inserts = changes.inserts
+    one_entry = len(inserts) == 1 and len(inserts.get(HISTORY, ())) == 1
+    return one_entry and not changes.presumes_no_holds and _run_rest(old) == _run_rest(new)
 
 
 def _run_updates(pairs: list[tuple[Any, Any]]) -> tuple[str, list[Any]]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core import failpoints
-from holdfast.core.rows import RUNS, WORK, Table
+from holdfast.core.queries import Attempts, WaitsOf
+from holdfast.core.rows import INPUTS, RUNS, WAITS, WORK, Table, Work
 from holdfast.core.view import Changes, Query, defined
 from holdfast.store.contract import Conflict, Need
 from holdfast.store.postgres_connections import LOCK_TIMEOUT_MILLISECONDS, translate
@@ -14,6 +15,15 @@ from holdfast.store.questions import query_arguments
 
 if TYPE_CHECKING:
     from holdfast.store.postgres import PostgresStore
+
+
+# Tables whose rows are read by key in one statement.
+_BY_KEYS: tuple[tuple[Table[Any], str], ...] = (
+    (RUNS, "get_runs"),
+    (WORK, "get_work"),
+    (INPUTS, "inputs_by_keys"),
+)
+_KEYED = frozenset(table for table, _ in _BY_KEYS)
 
 
 class PostgresTransaction:
@@ -45,25 +55,40 @@ class PostgresTransaction:
             await self._connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MILLISECONDS}")
 
     async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
-        """Runs and work items by key take one statement each, whatever their number."""
-        run_ids = sorted({need[1][0] for need in needs if not isinstance(need, Query) and need[0] is RUNS})
-        work_keys = sorted({need[1] for need in needs if not isinstance(need, Query) and need[0] is WORK})
+        """What a batch asks for with every operation takes one statement each, whatever its number."""
         found: dict[tuple[Table[Any], Any], Any] = {}
-        if run_ids:
-            for row in await self._fetch("get_runs", run_ids):
-                run = RUNS.row(*row.values())
-                found[(RUNS, (run.id,))] = run
-        if work_keys:
-            for row in await self._fetch("get_work", *(list(column) for column in zip(*work_keys, strict=True))):
-                work = WORK.row(*row.values())
-                found[(WORK, WORK.key(work))] = work
+        for table, statement in _BY_KEYS:
+            keys = sorted({need[1] for need in needs if not isinstance(need, Query) and need[0] is table})
+            for row in await self._fetch(statement, *_columns(keys)) if keys else ():
+                made = table.row(*row.values())
+                found[(table, table.key(made))] = made
+        together = await self._load_together([need for need in needs if isinstance(need, WaitsOf | Attempts)])
         answers: list[list[Any]] = []
         for need in needs:
-            if not isinstance(need, Query) and need[0] in (RUNS, WORK):
-                row = found.get(need)
-                answers.append([] if row is None else [row])
+            if isinstance(need, WaitsOf | Attempts):
+                answers.append(together[need])
+            elif not isinstance(need, Query) and need[0] in _KEYED:
+                one = found.get(need)
+                answers.append([] if one is None else [one])
             else:
                 answers.append(await self._load_one(need))
+        return answers
+
+    async def _load_together(self, needs: Sequence[WaitsOf | Attempts]) -> dict[Query, list[Any]]:
+        """What runs wait for, and the attempts of some of their nodes: asked of many runs at once."""
+        answers: dict[Query, list[Any]] = {need: [] for need in needs}
+        runs = sorted({need.run for need in needs if isinstance(need, WaitsOf)})
+        for row in await self._fetch("waits_of_runs", runs) if runs else ():
+            wait = WAITS.row(*row.values())
+            answers[WaitsOf(wait.run)].append(wait)
+        attempts = [need for need in needs if isinstance(need, Attempts)]
+        nodes = sorted({(need.run, node) for need in attempts for node in need.nodes})
+        rows: dict[tuple[str, str], list[Work]] = {}
+        for row in await self._fetch("attempts_of_runs", *_columns(nodes)) if nodes else ():
+            work = WORK.row(*row.values())
+            rows.setdefault((work.run, work.node), []).append(work)
+        for need in attempts:
+            answers[need] = [work for node in sorted(need.nodes) for work in rows.get((need.run, node), ())]
         return answers
 
     async def _load_one(self, need: Need) -> list[Any]:
@@ -102,6 +127,10 @@ class PostgresTransaction:
         sql = self._sql[name] + (" FOR NO KEY UPDATE" if lock else "")
         rows: list[Any] = await self._connection.fetch(sql, *args)
         return rows
+
+
+def _columns(keys: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*keys, strict=True)]
 
 
 def postgres_arguments(query: Query) -> tuple[Any, ...]:

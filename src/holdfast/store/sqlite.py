@@ -403,8 +403,8 @@ class SqliteStore:
             seen = await self._read(known)
         return seen
 
-    async def code_nodes(self, version: CodeVersion) -> bytes | None:
-        row = await self._read(lambda db: db.execute(self._sql["code_nodes"], version).fetchone())
+    async def code_nodes(self, workflow: str, signature: str | None) -> bytes | None:
+        row = await self._read(lambda db: db.execute(self._sql["code_nodes"], (workflow, signature)).fetchone())
         return None if row is None else bytes(row[0])
 
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:

@@ -148,7 +148,7 @@ INSERT INTO code (workflow, signature, nodes, seen, served) VALUES (?, ?, ?, ?, 
 -- name: serve_code
 UPDATE code SET seen = ?, served = 1 WHERE workflow = ? AND signature = ? AND (served = 0 OR ?)
 -- name: code_nodes
-SELECT nodes FROM code WHERE workflow = ? AND signature = ?
+SELECT nodes FROM code WHERE workflow = ? AND signature = coalesce(?, signature) ORDER BY seen DESC LIMIT 1
 -- name: code_seen
 SELECT workflow, signature, seen, served FROM code WHERE workflow IN (SELECT value FROM json_each(?))
 
