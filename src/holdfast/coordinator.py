@@ -31,9 +31,10 @@ from typing import Any, TypeVar
 
 from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
+from holdfast.core.function_operations import TURN, SendEvent, TakeTurn
 from holdfast.core.operations import Handed, Operation
-from holdfast.core.queries import WaitersOf
-from holdfast.core.rows import GATE_OPEN, READY, RUNS, WORK, Run
+from holdfast.core.queries import Attempts, WaitersOf, WaitsOf
+from holdfast.core.rows import GATE_OPEN, INPUTS, READY, RUNS, WORK, Run
 from holdfast.core.seams import Clock
 from holdfast.core.view import Changes, NotLoaded, Query, RowCache, View
 from holdfast.store.contract import Busy, Conflict, Need, Store, Transaction
@@ -46,6 +47,7 @@ T = TypeVar("T")
 
 SLOW_DECISION_SECONDS = 0.1
 CONFLICTS_BEFORE_HALVING = 10
+_TURN = frozenset({TURN})
 ASIDE_LIMIT = 3  # connections that may wait for runs which someone slow has locked; the store has six
 RECONNECT_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 

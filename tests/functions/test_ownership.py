@@ -382,3 +382,34 @@ async def test_i10_a_cancelled_function_cannot_go_on_as_another(url: str, tmp_pa
         with pytest.raises(hf.RunCancelled):
             await handle.result(timeout=10)
         await assert_sound(engine)
+
+
+# --- children with keys --------------------------------------------------------------------------------------------
+
+
+async def test_i12_a_child_whose_key_another_run_has_is_that_run(url: str) -> None:
+    """I12: two parents, one child; a key that belongs to another input is a call that fails, and can be caught."""
+    registry = hf.Registry()
+
+    @hf.workflow(registry=registry)
+    async def keyed(number: int) -> int:
+        await hf.wait_for("end")
+        return number
+
+    @hf.workflow(registry=registry)
+    async def parent(number: int) -> str:
+        try:
+            started = await hf.start_child(keyed, number, key="the only one")
+        except hf.KeyConflict:
+            return "refused"
+        return f"{started.id} returned {await started.result()}"
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        parents = [await engine.start(parent, 1) for _ in range(2)]
+        for handle in parents:
+            await is_now(handle, "suspended")
+        assert await engine.run(parent, 2, timeout=10) == "refused"
+        (child,) = await engine.find(workflow="keyed")
+        await engine.send("end", to=child.id)
+        assert [await handle.result(timeout=10) for handle in parents] == [f"{child.id} returned 1"] * 2
+        await assert_sound(engine)

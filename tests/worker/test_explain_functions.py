@@ -423,3 +423,28 @@ async def test_i9_a_function_that_nobody_has_known_for_long_is_a_dead_letter_wit
         )
         assert await engine.replay_dead(run, "dozes")
         assert await engine.get(run).status() != "failed"
+
+
+async def test_i9_a_call_that_nobody_knows_is_told_to_its_function_and_tried_again_by_a_retry_of_that(
+    shared_url: str, desk: Desk
+) -> None:
+    """A new attempt of the call alone would be one that nobody waits for: the function has had its answer."""
+    engine = engine_on(shared_url, desk.registry, unknown_after_seconds=0.2, sweep_seconds=0.02)
+    async with engine, engine.worker():
+        handle = await engine.start(desk.pays)
+        with pytest.raises(hf.RunFailed):
+            await handle.result(timeout=10)
+        assert await engine.dead() == []
+        await told(
+            handle,
+            "MissingJob: no live worker has known charge of workflow pays",
+            "then `holdfast retry`",
+            fixes=[f"holdfast retry {handle.id}", f"holdfast show {handle.id} --traceback"],
+        )
+        with pytest.raises(hf.UsageError, match="is a call of pays, which alone decides what becomes of it"):
+            await handle.reattempt("#1")
+        with pytest.raises(hf.UsageError, match="is a function, which has no nodes that could be skipped"):
+            await handle.skip("pays")
+        async with engine.worker(queues=["payments"]):
+            await handle.retry()
+            assert await handle.result(timeout=10) == 5

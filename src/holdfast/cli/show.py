@@ -48,8 +48,7 @@ async def show(options: Options, run: str, every_node: bool, whole_history: bool
     """Show a run: status, graph or waits, errors, history.
 
     Of a function: what it waits for, which runs it has started, and what its history holds. Of a DAG: its nodes in the
-    order in which they can run, a fan-out in one line; after a skip without the code, those that nothing has reached
-    yet are known to the code alone, and --app shows them too.
+    order in which they can run, a fan-out in one line.
     """
     from holdfast.cli.run_document import gather
 

@@ -202,7 +202,7 @@ class DagMachine:
                 f"run {run.id} of {run.workflow} has no work for node {name!r}, and this process lacks the code of "
                 f"{run.workflow}, which may have more nodes",
                 hint=f"see `holdfast show {run.id}` for its nodes; to say something of one that nothing has reached, "
-                "import the module that defines it (in a shell: --app MODULE)",
+                "import the module that defines it",
             )
         return name
 

@@ -21,6 +21,7 @@ from holdfast.core.rows import (
     CANCELLED,
     CANCELLING,
     COMPLETED,
+    DEAD,
     FAILED,
     GATE_DUE,
     LEASED,
@@ -72,6 +73,8 @@ class FunctionMachine:
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         if work.kind == CALL:  # the function is told, and may handle it: its run has not failed
+            if work.status == DEAD:  # it has had its answer, so it is no letter that waits for one
+                view.put(WORK, replace(work, status=FAILED))
             run = replace(run, gave_up=run.gave_up - 1)
             deliver(view, run, _call_entry(work, FAILURE, work.error))
             return
@@ -122,7 +125,14 @@ class FunctionMachine:
 
     def find(self, view: View, run: Run, name: str, definitions: Definitions) -> str:
         node = TURN if name == run.workflow else name
-        if not view.find(Attempts(run.id, frozenset({node}))):
+        attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
+        if attempts and attempts[-1].kind == CALL:
+            raise UsageError(
+                f"{attempts[-1].name} ({node}) of run {run.id} is a call of {run.workflow}, which alone decides what "
+                "becomes of it",
+                hint=f"if {run.workflow} failed because of it, `holdfast retry {run.id}` makes the call again",
+            )
+        if not attempts:
             raise UnknownNode(
                 f"run {run.id} of {run.workflow} has no call {name!r} in the work table",
                 hint=f"see `holdfast show {run.id}`; the function itself is {run.workflow!r}",

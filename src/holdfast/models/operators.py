@@ -191,6 +191,11 @@ class Operators:
         attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
         latest = attempts[-1] if attempts else None
         status = "not begun" if latest is None else latest.status
+        if latest is not None and latest.kind == TURN:
+            raise UsageError(
+                f"run {run.id} of {run.workflow} is a function, which has no nodes that could be skipped",
+                hint=f"`holdfast retry {run.id}` tries again what failed, `holdfast cancel {run.id}` ends it",
+            )
         if status == SKIPPED:
             return Changed(changed=False, status=run.status)  # K8: whoever asks again is not told off
         if run.status in FINAL or status in (COMPLETED, LEASED):

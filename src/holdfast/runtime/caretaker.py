@@ -15,7 +15,7 @@ from holdfast.core.codec import encode_error
 from holdfast.core.errors import MissingJob, StoreError
 from holdfast.core.operations import BuryUnknown, LapseWork, ReshapeRun
 from holdfast.core.queries import DefinitionById, RunsLeftBehind, RunsToReshape
-from holdfast.core.rows import JOB, Run, Work
+from holdfast.core.rows import CALL, JOB, Run, Work
 from holdfast.core.seams import Clock, Randomness
 from holdfast.core.settings import Settings
 from holdfast.runtime import telemetry as t
@@ -157,7 +157,7 @@ class Caretaker:
             f"no live worker has known {work.name} of workflow {work.workflow} for {waited} (run {work.run}, "
             f"node {work.node}, queue {work.queue})",
             hint="start a worker that imports the module that defines it, or give the new definition aliases=[…] "
-            "with the old name, or cancel the run; then `holdfast dead replay`",
+            f"with the old name, or cancel the run; then `holdfast {'retry' if work.kind == CALL else 'dead replay'}`",
         )
 
     # -- the old

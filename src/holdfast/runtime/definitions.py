@@ -132,8 +132,9 @@ class RegistryDefinitions:
     async def see_code_again(self, store: Store) -> None:
         """A deploy was rolled back: what is served here is the latest again, where nobody alive serves the latest."""
         now, versions = store.now(), self.versions()
-        alive = {name for worker in await store.workers() if worker.lease_until >= now for name in worker.actions}
+        # First the code, then the workers: one enrolls before it serves, so whoever serves the latest is seen here.
         self._seen |= await store.see_code(self._graphs(versions))
+        alive = {name for worker in await store.workers() if worker.lease_until >= now for name in worker.actions}
         again = []
         for workflow, signature in versions:
             seen = {other: when for (name, other), when in self._seen.items() if name == workflow}
