@@ -1,4 +1,4 @@
-"""The functions that are measured, and W1, W2 and W7 for them: the same chains of steps as the DAGs', written as code."""
+"""W1, W2 and W7 for functions: the same chains of steps as those of the DAGs, written as code."""
 
 from __future__ import annotations
 

@@ -7,13 +7,13 @@ be killed; begun again, it says when the first step is done that was not recorde
 from __future__ import annotations
 
 import asyncio
-import resource
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 
 import holdfast as hf
+from benchmarks.memory import peak_megabytes
 from holdfast.authoring.registry import Registry
 
 LONG = Registry()
@@ -79,8 +79,7 @@ async def main(url: str, steps: int) -> None:
     async with hf.Engine(url, registry=LONG) as engine, engine.worker():
         handle = await engine.start(very_long, steps, key=KEY)
         await handle.result()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
-    print("ended", round(peak, 1), flush=True)
+    print("ended", round(peak_megabytes(), 1), flush=True)
 
 
 if __name__ == "__main__":

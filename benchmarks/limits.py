@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import time
 from pathlib import Path
@@ -51,6 +52,16 @@ async def batched_steps_per_second(url: str, batches: int) -> float:
         return batches * BATCH / (time.perf_counter() - started)
     finally:
         await connection.close()
+
+
+def computing_ms() -> float:
+    """Processor time for a fixed piece of Python: calls, dicts, objects. More when the cores are shared with others."""
+    began = time.process_time()
+    kept: dict[int, tuple[int, str]] = {}
+    draw = random.Random(1).random
+    for number in range(50_000):
+        kept[int(draw() * 1000)] = (number, str(number))
+    return (time.process_time() - began) * 1000
 
 
 def _sqlite_one_commit_ms(url: str, commits: int) -> float:

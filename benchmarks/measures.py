@@ -1,4 +1,4 @@
-"""The list of what is measured, with the targets that the project has set itself (issues 1 and 3)."""
+"""The list of what is measured, with the targets that the project has set itself (issues 1, 3 and 4)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ W1 = Measure(
     limit="one_commit",
     targets={POSTGRES: 0.65, SQLITE: 0.45},
 )
+W1_FUNCTION = Measure(
+    name="W1",
+    what="one function of 100 steps, a step",
+    unit="ms",
+    limit="one_commit",
+    targets={POSTGRES: 0.45, SQLITE: 0.35},
+)
+W1_CPU = Measure(name="W1", what="one run of 100 steps, a step, processor", unit="ms")
+W1_FUNCTION_CPU = Measure(name="W1", what="one function of 100 steps, a step, processor", unit="ms")
 W2 = Measure(
     name="W2",
     what="runs of 3 steps, all submitted at once",
@@ -24,6 +33,16 @@ W2 = Measure(
     limit="batched",
     targets={POSTGRES: 12_000, SQLITE: 15_000},
 )
+W2_FUNCTIONS = Measure(
+    name="W2",
+    what="functions of 3 steps, all submitted at once",
+    unit="steps/s",
+    more_is_better=True,
+    limit="batched",
+    targets={POSTGRES: 12_000, SQLITE: 15_000},
+)
+W2_CPU = Measure(name="W2", what="runs of 3 steps, a step, processor", unit="ms")
+W2_FUNCTIONS_CPU = Measure(name="W2", what="functions of 3 steps, a step, processor", unit="ms")
 W3_FEW = Measure(
     name="W3",
     what="1,000 parallel steps and an aggregate",
@@ -58,11 +77,34 @@ W4_OTHER_P50 = Measure(
 W4_OTHER_P99 = Measure(
     name="W4", what="start to result, other process, p99", unit="ms", targets={POSTGRES: 5.0, SQLITE: 4.0}
 )
+W5 = Measure(name="W5", what="runs waiting, events sent, all finished", unit="s", targets={POSTGRES: 0.3, SQLITE: 0.25})
+W6_P50 = Measure(name="W6", what="runs sleeping 1 s, lateness p50", unit="ms", targets={POSTGRES: 5.0, SQLITE: 5.0})
+W6_P99 = Measure(name="W6", what="runs sleeping 1 s, lateness p99", unit="ms", targets={POSTGRES: 20.0, SQLITE: 20.0})
 W7_STEP = Measure(name="W7", what="one long run, a step", unit="ms", limit="one_commit")
 W7_GROWTH = Measure(
     name="W7", what="a step of a long run to one of a tenth", unit="x", targets={POSTGRES: 1.3, SQLITE: 1.3}
 )
 W7_LAST = Measure(name="W7", what="the last 500 steps to the first 500", unit="x", targets={POSTGRES: 1.1, SQLITE: 1.1})
+W7_FUNCTION = Measure(name="W7", what="one long function, a step", unit="ms", limit="one_commit")
+W7_FUNCTION_LAST = Measure(
+    name="W7", what="a long function, last 500 steps to first", unit="x", targets={POSTGRES: 1.1, SQLITE: 1.1}
+)
+W7_RESTART = Measure(
+    name="W7", what="killed at the middle, restart to new step", unit="s", targets={POSTGRES: 0.5, SQLITE: 0.5}
+)
+W7_MEMORY = Measure(
+    name="W7", what="memory of the process that went on", unit="MB", targets={POSTGRES: 70.0, SQLITE: 70.0}
+)
+CROWD_START = Measure(
+    name="crowd", what="a new worker beside waiting runs", unit="s", targets={POSTGRES: 1.0, SQLITE: 1.0}
+)
+CROWD_MEMORY = Measure(name="crowd", what="memory of that worker", unit="MB", targets={POSTGRES: 100.0, SQLITE: 100.0})
+CROWD_EVENT = Measure(
+    name="crowd", what="one event to the result of its run", unit="ms", targets={POSTGRES: 20.0, SQLITE: 20.0}
+)
+CROWD_WEIGHT = Measure(
+    name="crowd", what="memory for a function that waits here", unit="kB", targets={POSTGRES: 8.0, SQLITE: 8.0}
+)
 W9_IMPORT = Measure(name="W9", what="import, with the driver", unit="ms", targets={POSTGRES: 130.0, SQLITE: 90.0})
 W9_FIRST = Measure(name="W9", what="process start to first result", unit="s", targets={POSTGRES: 0.35, SQLITE: 0.25})
 W9_MEMORY = Measure(name="W9", what="memory when idle", unit="MB", targets={POSTGRES: 40.0, SQLITE: 32.0})

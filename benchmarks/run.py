@@ -21,16 +21,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import measures as m
+from benchmarks.crowd import measure_crowd
 from benchmarks.databases import Databases
 from benchmarks.fan_out import measure_w3
 from benchmarks.figures import Figure, Measure
+from benchmarks.functions import measure_w1_function, measure_w2_functions, measure_w7_function
+from benchmarks.killed import measure_killed
 from benchmarks.latency import measure_w4_elsewhere, measure_w4_here
 from benchmarks.limits import batched_steps_per_second, one_commit_ms
 from benchmarks.startup import bare_python_seconds, first_result, import_ms
 from benchmarks.table import rendered
 from benchmarks.throughput import measure_w1, measure_w2, measure_w7
+from benchmarks.waiting import measure_w5, measure_w6, measure_weight
 
-WORKLOADS = ("W1", "W2", "W3", "W4", "W7", "W9")
+WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W9", "crowd")
 LIMITS = {"one_commit": m.ONE_COMMIT, "batched": m.BATCHED}
 
 
@@ -42,12 +46,32 @@ class Sizes:
     batches: int
     w2_runs: int
     w4_samples: int
+    waiting_runs: int
     w7_short: int
     w7_long: int
+    crowd: int
 
 
-FULL = Sizes(commits=1000, batches=100, w2_runs=2000, w4_samples=300, w7_short=1000, w7_long=10_000)
-QUICK = Sizes(commits=200, batches=20, w2_runs=500, w4_samples=50, w7_short=200, w7_long=2000)
+FULL = Sizes(
+    commits=1000,
+    batches=100,
+    w2_runs=2000,
+    w4_samples=300,
+    waiting_runs=1000,
+    w7_short=1000,
+    w7_long=10_000,
+    crowd=100_000,
+)
+QUICK = Sizes(
+    commits=200,
+    batches=20,
+    w2_runs=500,
+    w4_samples=50,
+    waiting_runs=200,
+    w7_short=200,
+    w7_long=2000,
+    crowd=5000,
+)
 
 
 def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Iterator[tuple[Measure, float]]:
@@ -56,9 +80,21 @@ def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Itera
     yield m.ONE_COMMIT, asyncio.run(one_commit_ms(url(), sizes.commits))
     yield m.BATCHED, asyncio.run(batched_steps_per_second(url(), sizes.batches))
     if "W1" in chosen:
-        yield m.W1, asyncio.run(measure_w1(url())).wall_ms
+        for measure, cpu, measured_by in (
+            (m.W1, m.W1_CPU, measure_w1),
+            (m.W1_FUNCTION, m.W1_FUNCTION_CPU, measure_w1_function),
+        ):
+            cost = asyncio.run(measured_by(url()))
+            yield measure, cost.wall_ms
+            yield cpu, cost.cpu_ms
     if "W2" in chosen:
-        yield m.W2, asyncio.run(measure_w2(url(), runs=sizes.w2_runs)).steps_per_second
+        for measure, cpu, measured_in in (
+            (m.W2, m.W2_CPU, measure_w2),
+            (m.W2_FUNCTIONS, m.W2_FUNCTIONS_CPU, measure_w2_functions),
+        ):
+            cost = asyncio.run(measured_in(url(), runs=sizes.w2_runs))
+            yield measure, cost.steps_per_second
+            yield cpu, cost.cpu_ms
     if "W3" in chosen:
         few, many = asyncio.run(measure_w3(url()))
         yield m.W3_FEW, few
@@ -70,11 +106,29 @@ def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Itera
         middle, late = asyncio.run(measure_w4_elsewhere(url(), sizes.w4_samples))
         yield m.W4_OTHER_P50, middle
         yield m.W4_OTHER_P99, late
+    if "W5" in chosen:
+        yield m.W5, asyncio.run(measure_w5(url(), runs=sizes.waiting_runs))
+    if "W6" in chosen:
+        middle, late = asyncio.run(measure_w6(url(), runs=sizes.waiting_runs))
+        yield m.W6_P50, middle
+        yield m.W6_P99, late
     if "W7" in chosen:
         a_step, growth, last = asyncio.run(measure_w7(url(), short=sizes.w7_short, long=sizes.w7_long))
         yield m.W7_STEP, a_step
         yield m.W7_GROWTH, growth
         yield m.W7_LAST, last
+        a_step, last = asyncio.run(measure_w7_function(url(), steps=sizes.w7_long))
+        yield m.W7_FUNCTION, a_step
+        yield m.W7_FUNCTION_LAST, last
+        recovery = measure_killed(url(), steps=sizes.w7_long)
+        yield m.W7_RESTART, recovery.seconds_to_first_new_step
+        yield m.W7_MEMORY, recovery.peak_megabytes
+    if "crowd" in chosen:
+        crowd = measure_crowd(url(), runs=sizes.crowd)
+        yield m.CROWD_START, crowd.start_seconds
+        yield m.CROWD_MEMORY, crowd.megabytes
+        yield m.CROWD_EVENT, crowd.event_ms
+        yield m.CROWD_WEIGHT, measure_weight(url())
     if "W9" in chosen:
         yield m.W9_IMPORT, import_ms(databases.store)
         seconds, megabytes = first_result(url())

@@ -1,10 +1,15 @@
-"""W5 and W6: many runs that wait for an event each, and many that sleep; and what one of them weighs meanwhile."""
+"""W5 and W6: many runs that wait for an event each, and many that sleep; and what one of them weighs meanwhile.
+
+As a program: `python -m benchmarks.waiting URL RUNS` says how many kilobytes each of them takes in its process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import statistics
+import subprocess
+import sys
 import time
 
 import psutil
@@ -38,7 +43,7 @@ async def sleeps(seconds: float) -> None:
 async def wait_until_all_wait(engine: hf.Engine, runs: int) -> None:
     """Until this many runs are suspended and nothing moves any more."""
     while (await engine.stats()).store.runs.get("suspended", 0) < runs:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # noqa: ASYNC110 - what is waited for may happen in another process
 
 
 async def measure_w5(url: str, *, runs: int = 1000) -> float:
@@ -62,18 +67,23 @@ async def _send_to_all(engine: hf.Engine, runs: int) -> float:
 async def measure_w6(url: str, *, runs: int = 1000, seconds: float = 1.0) -> tuple[float, float]:
     """How late the sleepers go on, from the moment that was due for each: median and 99th percentile in milliseconds.
 
-    All are asleep before the first of them is due: starting them is what W2 measures.
+    They are started one after another: a thousand that are due at the same moment would measure throughput.
     """
     async with working_engine(url, WAITING) as engine:
         await asyncio.gather(*[engine.run(sleeps, 0.01) for _ in range(max(1, runs // 10))])
         _LATE_MS.clear()
-        handles = await asyncio.gather(*(engine.start(sleeps, seconds) for _ in range(runs)))
+        handles = [await engine.start(sleeps, seconds) for _ in range(runs)]
         await asyncio.gather(*(handle.result() for handle in handles))
     return statistics.median(_LATE_MS), statistics.quantiles(_LATE_MS, n=100)[98]
 
 
-async def measure_weight(url: str, *, runs: int = 2000) -> float:
-    """Kilobytes of memory for each function that waits in this process."""
+def measure_weight(url: str, *, runs: int = 4000) -> float:
+    """Kilobytes of memory for each function that waits in a process, which is a fresh one."""
+    command = [sys.executable, "-m", "benchmarks.waiting", url, str(runs)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+async def kilobytes_for_each(url: str, runs: int) -> float:
     async with working_engine(url, WAITING) as engine:
         await _start_waiting(engine, runs // 4)  # so that pools and caches have the size that they keep
         gc.collect()
@@ -86,3 +96,7 @@ async def measure_weight(url: str, *, runs: int = 2000) -> float:
 
 async def _start_waiting(engine: hf.Engine, runs: int) -> None:
     await asyncio.gather(*(engine.start(waits_for_go) for _ in range(runs)))
+
+
+if __name__ == "__main__":
+    print(asyncio.run(kilobytes_for_each(sys.argv[1], int(sys.argv[2]))))

@@ -19,7 +19,9 @@ from holdfast.core.function_operations import (
     QueuedCall,
     SendEvent,
     TakeTurn,
+    end_topic,
     entry_of,
+    event_topic,
     sent_id,
 )
 from holdfast.core.operations import CancelRun, CompleteWork, FailWork, Offer, StartRun
@@ -137,6 +139,7 @@ def unsound(rows: dict[str, list[Any]]) -> list[str]:
         wrong += _of_one(run, of_run["work"], of_run["waits"], of_run["history"])
         twice = [address for address, times in _answers(rows, run).items() if times > 1]
         wrong += [f"{run.id}: {address} was answered more than once" for address in twice]
+    wrong += waiting_in_vain(rows)
     known = {run.id for run in rows["runs"]}
     wrong += [
         f"{row.run} has {name} and does not exist"
@@ -145,6 +148,19 @@ def unsound(rows: dict[str, list[Any]]) -> list[str]:
         if row.run not in known
     ]
     return wrong
+
+
+def waiting_in_vain(rows: dict[str, list[Any]]) -> list[str]:
+    """G5: who waits for what is there already, an event that does not expire or a run that has ended."""
+    there = {
+        (row.target, event_topic(row.name)) for row in rows["events"] if row.status == "queued" and not row.expires
+    }
+    ended = {end_topic(run.id) for run in rows["runs"] if run.ended}
+    return [
+        f"{row.run} waits for {row.topic}, which is there"
+        for row in rows["waits"]
+        if (row.run, row.topic) in there or (None, row.topic) in there or row.topic in ended
+    ]
 
 
 def _answers(rows: dict[str, list[Any]], run: Any) -> Counter[tuple[int, str]]:

@@ -23,6 +23,7 @@ from tests.functions.kernel_moves import (
     claim_functions,
     entries_of,
     result,
+    returns,
     send,
     start,
     suspend,
@@ -66,21 +67,23 @@ async def _check(site: Site, written: list[Script], *, engines: int, fused: bool
 
 async def test_i53_a_fused_batch_of_turns_and_events_equals_one_by_one(site: Site, written: list[Script]) -> None:
     """Results in order and all rows of all tables, with the cache emptied at random (K5)."""
-    await _check(site, written, engines=1, fused=True)
+    await _check(
+        site, written if site.kind == "memory" else written[: max(1, len(written) // 2)], engines=1, fused=True
+    )
 
 
 async def test_i53_every_store_decides_turns_and_events_alike(site: Site, written: list[Script]) -> None:
     """One by one, the rows are the same in SQLite and PostgreSQL as in memory."""
     if site.kind == "memory":
         pytest.skip("memory one by one is the reference itself")
-    await _check(site, written[: len(written) // 2], engines=1, fused=False)
+    await _check(site, written[: max(1, len(written) // 4)], engines=1, fused=False)
 
 
 async def test_k4_two_engines_that_take_turns_with_functions_equal_one(site: Site, written: list[Script]) -> None:
     """What one engine remembers never hides what the other has written, delivered or claimed."""
     if site.kind not in SHARED_KINDS:
         pytest.skip("memory is not shared")
-    await _check(site, written[: len(written) // 2], engines=2, fused=True)
+    await _check(site, written[: max(1, len(written) // 4)], engines=2, fused=True)
 
 
 def test_g10_no_sequence_of_turns_and_events_leaves_rows_that_contradict_each_other(written: list[Script]) -> None:
@@ -176,6 +179,20 @@ async def test_i53_a_broadcast_that_comes_before_its_suspend_in_one_batch_is_nev
         assert [each.entry.source for each in stepped.entries] == ["e1"]
         rows = await every_row(store)
         assert (rows["events"], rows["waits"]) == ([], [])
+
+
+async def test_i53_what_reaches_others_comes_before_what_they_say_later_in_its_batch(site: Site) -> None:
+    """I53: the end of a run tells its waiter, and a cancel tells the children, though neither names them."""
+    async with opened_kernel(site) as (coordinator, store):
+        await coordinator.submit_batch([start("r"), start("child", parent="r")])
+        await coordinator.submit(turn("r", opens=(wait("0#1", runs=("child",)),)))
+        ended, told = await coordinator.submit_batch([returns("child"), turn("r", entries=(result("0#2"),))])
+        assert (ended.run_status, told.last) == ("completed", 2)
+        rows = await every_row(store)
+        assert [entry.kind for entry in entries_of(rows, "r")] == ["ended", "result"]
+        await coordinator.submit(start("second", parent="r"))
+        _, late = await coordinator.submit_batch([cancel("r"), turn("second", entries=(result("0#1"),))])
+        assert late.verdict == "stale"
 
 
 # --- a turn that others have overtaken -----------------------------------------------------------------------------

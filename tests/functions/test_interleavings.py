@@ -49,7 +49,11 @@ from tests.support.stores import Site, VirtualClock, empty, every_row
 
 # A second time: what turns out to concern a run that it has not locked begins again, with that run locked.
 UNLOCKED = ("batch.taken", "flush.after_commit", "flush.after_commit again")
-INSIDE = ("load.after_topics", "load.after_rows", "load.after_rows again", "flush.before_commit")
+INSIDE = {
+    "memory": ("load.after_rows", "flush.before"),
+    "sqlite": ("load.after_rows",),  # its one writer holds every lock from the first statement on
+    "postgresql": ("load.after_topics", "load.after_rows", "load.after_rows again", "flush.before_commit"),
+}
 PLACES_FOR_PROCESSES = ("batch.taken", "load.after_rows", "flush.before_commit")
 SOMEONE_WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 A_MOMENT_SECONDS = 0.01  # SQLite does not tell that somebody waits for its lock
@@ -304,7 +308,7 @@ async def test_i50_g5_two_that_come_at_once_have_one_order(site: Site, name: str
     expected = await expected_of(race, held, free)
     orders = set()
     async with two_engines(site) as (store, first, second), watching(site) as watcher:
-        for place in (*UNLOCKED, *INSIDE):
+        for place in (*UNLOCKED, *INSIDE[site.kind]):
             await prepare(first, race)
             second.cache.clear()
             results, was_held = await overlap(site, place, first.submit(held), partial(second.submit, free), watcher)

@@ -48,6 +48,8 @@ async def test_g1_g2_i49_i55_a_function_killed_at_every_call_returns_what_it_wou
     shared_url: str, tmp_path: Path, lives: Lives, death: Death, at_least: int
 ) -> None:
     """G1, G2, I7, I49, I55: one process after another, each killed with its first record, or in the call after it."""
+    if death == "called" and not shared_url.startswith("sqlite"):
+        pytest.skip("what was not recorded is not in any store")
     expected = await undisturbed("memory://", tmp_path / "undisturbed")
     path = tmp_path / "journal"
     waited: list[float] = []

@@ -14,7 +14,10 @@ import holdfast as hf
 from holdfast.core.function_operations import ENTRY_KINDS, entry_of
 from tests.endtoend.programs import journal as deeds
 from tests.functions import journey
+from tests.functions import kernel_moves as moves
 from tests.functions.lives import Lives
+from tests.kernel.kernels import opened_kernel
+from tests.support.stores import Site, every_row
 from tests.worker.support import PATIENT, assert_sound, engine_on, until
 
 AT_ONCE_SECONDS = 1.5
@@ -135,6 +138,20 @@ async def test_k3_an_entry_that_was_on_its_way_when_the_turn_was_lost_is_refused
         await assert_sound(engine)
 
 
+async def test_k3_an_owner_without_the_newest_token_records_nothing(site: Site) -> None:
+    """K3: the turn is the same attempt, was taken away by a cancel, and somebody else has it now."""
+    async with opened_kernel(site) as (coordinator, store):
+        await coordinator.submit_batch([moves.start("r"), moves.cancel("r")])
+        (handed,) = await store.claim(moves.claim_functions("v"))
+        late = moves.turn("r", known=1, token=1, entries=(moves.result("0#1"),))
+        rows = await every_row(store)
+        for refused in (late, moves.returns("r", token=1), moves.goes_on("r", known=1, token=1)):
+            assert (await coordinator.submit(refused)).verdict == "stale"
+        assert await every_row(store) == rows
+        said = moves.turn("r", known=1, token=handed.work.token, entries=(moves.result("0#1"),))
+        assert (await coordinator.submit(said)).verdict == "recorded"
+
+
 # --- events for a function that is busy ----------------------------------------------------------------------------
 
 
@@ -166,7 +183,7 @@ async def test_g5_a_function_that_acts_and_waits_gets_an_event_of_another_proces
 def farm(path: Path) -> tuple[hf.Registry, dict[str, Any]]:
     """Functions for one test, in its own process: what they do is written into the lists that come with them."""
     registry = hf.Registry()
-    gate, did = asyncio.Event(), list[str]()
+    gates, did = dict[str, asyncio.Event](), list[str]()
     late = asyncio.Event()
 
     @hf.action(registry=registry)
@@ -178,7 +195,7 @@ def farm(path: Path) -> tuple[hf.Registry, dict[str, Any]]:
     async def hold(what: str) -> str:
         did.append(what)
         try:
-            await gate.wait()
+            await gates.setdefault(what, asyncio.Event()).wait()
         except asyncio.CancelledError:
             did.append(f"{what} stopped")
             await late.wait()  # and returns all the same
@@ -187,7 +204,7 @@ def farm(path: Path) -> tuple[hf.Registry, dict[str, Any]]:
     @hf.workflow(registry=registry)
     async def two_branches() -> list[str]:
         async def branch(name: str) -> str:
-            await (hold(name) if name == "slow" else do(name))
+            await hold(name)
             return await do(f"{name} again")
 
         return list(await asyncio.gather(branch("slow"), branch("quick")))
@@ -235,7 +252,7 @@ def farm(path: Path) -> tuple[hf.Registry, dict[str, Any]]:
             hf.continue_as(eternal)
 
     things = {thing.__name__: thing for thing in (two_branches, chain, tidy, stubborn, waiting, family, eternal)}
-    return registry, {**things, "did": did, "gate": gate, "late": late}
+    return registry, {**things, "did": did, "gates": gates, "late": late}
 
 
 async def test_i11_a_paused_function_stops_at_its_next_recorded_call_and_goes_on_when_resumed(
@@ -247,7 +264,7 @@ async def test_i11_a_paused_function_stops_at_its_next_recorded_call_and_goes_on
         handle = await engine.start(world["chain"])
         await until(lambda: world["did"] == ["one", "two"], "it is in its second call")
         assert await handle.pause()
-        world["gate"].set()
+        world["gates"]["two"].set()
 
         async def recorded() -> bool:
             return await entries(handle, engine) == ["#1", "#2"]
@@ -266,12 +283,18 @@ async def test_i11_what_runs_in_another_branch_of_a_paused_function_is_not_cut_o
     """I11: one branch comes to its next call and stops; the other's call ends in peace, and runs once."""
     registry, world = farm(tmp_path)
     async with engine_on(url, registry) as engine, engine.worker():
-        handle = await engine.start(world["two_branches"], paused=True)
-        await handle.resume()
-        await until(lambda: "slow" in world["did"], "the slow branch has begun")
+        handle = await engine.start(world["two_branches"])
+        await until(lambda: len(world["gates"]) == 2, "both branches have begun")
         await handle.pause()
-        world["gate"].set()
+        world["gates"]["quick"].set()
+
+        async def one_is_recorded() -> bool:
+            return await entries(handle, engine) == ["2#1"]
+
+        await until(one_is_recorded, "the quick branch's call is recorded")
+        world["gates"]["slow"].set()
         await until(lambda: not engine._workers[0].running, "nobody drives it any more")
+        assert await entries(handle, engine) == ["2#1", "1#1"]
         assert await handle.status() == "paused"
         assert "slow stopped" not in world["did"]
         assert await handle.resume()

@@ -239,6 +239,8 @@ async def test_i54_closing_waits_for_what_was_set_aside(caplog: pytest.LogCaptur
         coordinator.cache.clear()
         failpoints.arm(hook)
         first = coordinator.submit(complete("hot", "a"))
+        while not coordinator._aside:  # else the start would be of the same batch, and be set aside with it
+            await asyncio.sleep(0)
         await coordinator.submit(start("r1"))
         second = coordinator.submit(complete("hot", "b"))
         await coordinator.close()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Never, Protocol
@@ -288,21 +288,31 @@ def entered(context: Context) -> AbstractContextManager[Context]:
     return _Entered(context)
 
 
-@contextmanager
-def entered_function(run: FunctionRun) -> Iterator[None]:
+class _EnteredFunction:
+    """`entered_function`: a class and no generator, because every function that waits holds one."""
+
+    __slots__ = ("_context_token", "_function_token", "_run")
+
+    def __init__(self, run: FunctionRun) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        self._function_token, self._context_token = running_function.set(self._run), _current.set(None)
+
+    def __exit__(self, *exc: object) -> None:
+        # ValueError: the code is being closed in another context, where there is nothing to put back.
+        with suppress(ValueError):
+            _current.reset(self._context_token)
+            running_function.reset(self._function_token)
+
+
+def entered_function(run: FunctionRun) -> AbstractContextManager[None]:
     """Make the code in this block the code of a workflow's run, whatever it was started from.
 
     The context of an action would come first, and one may be inherited: an action that opens an engine passes its
     context on to every task of that engine.
     """
-    function_token, context_token = running_function.set(run), _current.set(None)
-    try:
-        yield
-    finally:
-        # ValueError: the code is being closed in another context, where there is nothing to put back.
-        with suppress(ValueError):
-            _current.reset(context_token)
-            running_function.reset(function_token)
+    return _EnteredFunction(run)
 
 
 def _context_of(run: FunctionRun) -> Context:

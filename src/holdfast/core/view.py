@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from holdfast.core.rows import RUNS, WORK, Key, R, Row, Run, Table, Work
+from holdfast.core.rows import RUNS, SUSPENDED, WORK, Key, R, Row, Run, Table, Work
 
 
 class _Missing:
@@ -100,6 +100,9 @@ class Changes:
             yield new
 
 
+_NONE: Final[frozenset[Any]] = frozenset()  # most runs have nothing to note, and a set takes 200 bytes
+
+
 class CachedRun:
     """Committed rows of one run, all of them valid under the version of its `runs` row."""
 
@@ -107,9 +110,20 @@ class CachedRun:
 
     def __init__(self) -> None:
         self.rows: dict[Table[Any], dict[Key, Any]] = {}
-        self.absent: set[tuple[Table[Any], Key]] = set()
-        self.answered: set[Query] = set()
+        self.absent: set[tuple[Table[Any], Key]] | frozenset[Any] = _NONE
+        self.answered: set[Query] | frozenset[Any] = _NONE
         self.whole = False  # created here and never missed: a key that is not here does not exist
+
+
+    def note_absent(self, table: Table[Any], key: Key) -> None:
+        if not isinstance(self.absent, set):
+            self.absent = set()
+        self.absent.add((table, key))
+
+    def note_answered(self, query: Query) -> None:
+        if not isinstance(self.answered, set):
+            self.answered = set()
+        self.answered.add(query)
 
 
 class RowCache:
@@ -178,7 +192,7 @@ class RowCache:
                 cached = self.runs.get(run) if run is not None else None
                 if cached is not None and cached.rows.get(table, {}).pop(table.key(row), None) is not None:
                     self._count -= 1
-                    cached.absent.add((table, table.key(row)))
+                    cached.note_absent(table, table.key(row))
         for row in changes.inserts.get(RUNS, ()):
             self.of_run(row.id).whole = True
         for table, inserted in changes.inserts.items():
@@ -190,6 +204,9 @@ class RowCache:
         for row in changes.rows(RUNS):
             if row.ended:  # nothing more will be decided about it soon
                 self.drop(row.id)
+            elif row.status == SUSPENDED:  # very many may wait; whatever wakes one reads what it needs
+                self.drop(row.id)
+                self.learn(RUNS, row)
         self.trim()
 
     def trim(self) -> None:
@@ -280,7 +297,10 @@ class View:
             if picked is not None:
                 return sorted(picked, key=query.order)
             found = {key: row for key, row in remembered.items() if query.matches(row)}
+        run = query.of_run if query.table.by_run else None
         for key, row in changed.items():
+            if run is not None and key[0] != run:
+                continue  # a batch changes rows of very many runs, and this is about one
             if row is None or not query.matches(row):
                 found.pop(key, None)
             else:
@@ -431,7 +451,7 @@ class View:
                 return
             for row in rows:
                 self._cache.learn(need.table, row)
-            self._cache.of_run(run).answered.add(need)
+            self._cache.of_run(run).note_answered(need)
             return
         table, key = need
         if rows and table is RUNS:
@@ -439,7 +459,7 @@ class View:
         elif rows and table.by_run:
             self._cache.learn(table, rows[0])
         elif table.by_run and table is not RUNS:
-            self._cache.of_run(key[0]).absent.add((table, key))
+            self._cache.of_run(key[0]).note_absent(table, key)
         else:
             self._loose[(table, key)] = rows[0] if rows else None
 

@@ -115,6 +115,36 @@ class RefusedEvent(msgspec.Struct, frozen=True, eq=False):
     reason: str
 
 
+class News:
+    """Something came in for a function: an asyncio.Event for one who waits, at a tenth of its weight."""
+
+    __slots__ = ("_is_set", "_waiter")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    async def wait(self) -> None:
+        if self._is_set:
+            return
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+
 class LiveFunction:
     """A function that is driven here, or waits here for its next turn. Implements `FunctionRun` for its code."""
 
@@ -135,7 +165,7 @@ class LiveFunction:
         self.known = run.base
         self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
-        self.news = asyncio.Event()
+        self.news = News()
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that are in flight in this process, by address
         self.outcomes: list[Any] = []  # what came of them, not yet committed
         self.opened: set[str] = set()  # waits that the store knows of
@@ -150,20 +180,21 @@ class LiveFunction:
         self._codecs = codecs
         self._failed_at = 0
         self._rollbacks: list[ActionCall] = []
-        self._patches: set[str] = set()
+        self._patches: frozenset[str] = frozenset()
         self._new_patches: list[str] = []
-        self._asked_unpatched: set[str] = set()
+        self._asked_unpatched: frozenset[str] = frozenset()
 
     # -- for the driver
 
     def replay(self, patches: Iterable[str], stored: Mapping[str, StoredRequest], *, behind: bool) -> None:
         """What follows has been done before, up to the last entry and to what the store says is being waited for."""
-        self._patches.update(patches)
+        self.learn(patches)
         self._stored = dict(stored)
         self._behind = behind
 
     def learn(self, patches: Iterable[str]) -> None:
-        self._patches.update(patches)
+        for name in patches:
+            self._patches |= {name}
 
     def caught_up(self) -> None:
         """All is delivered. NonDeterminism unless the code now waits for what the store says (I48)."""
@@ -217,7 +248,7 @@ class LiveFunction:
         entry = numbered.entry
         self.opened.discard(entry.address)
         if entry.kind == PATCH:
-            self._patches.add(entry.name)
+            self._patches |= {entry.name}
             return
         pending = self.loop.pending.get(entry.address)
         if entry.kind == EVENT and pending is None:
@@ -426,9 +457,9 @@ class LiveFunction:
         if name in self._patches:
             return True
         if self.replaying or name in self._asked_unpatched:
-            self._asked_unpatched.add(name)
+            self._asked_unpatched |= {name}
             return False
-        self._patches.add(name)
+        self._patches |= {name}
         self._new_patches.append(name)
         return True
 

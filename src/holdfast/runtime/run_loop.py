@@ -88,6 +88,8 @@ Ts = TypeVarTuple("Ts")
 
 PYTHON_MINOR: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
+# What a run has to do between its turns. An empty deque takes most of a kilobyte, and very many runs are at rest.
+_NOTHING_READY: Final[deque[asyncio.Handle]] = deque()
 _CALLBACKS_FOR_A_REQUEST: Final = 4
 _TASKS_BEFORE_A_SWEEP: Final = 64
 _COMPLAINTS_KEPT: Final = 100
@@ -109,7 +111,7 @@ class RunLoop(DurableOnly):
         self.complaints: list[Complaint] = []
         self._watchdog = watchdog
         self._closed = False
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready = _NOTHING_READY
         self._timers = RunTimers()
         self._pending: dict[str, Pending] = {}
         self._fresh: dict[str, Pending] = {}
@@ -394,6 +396,8 @@ class RunLoop(DurableOnly):
                 "loop, with loop.call_soon"
             )
         hooks = sys.get_asyncgen_hooks()
+        if self._ready is _NOTHING_READY:
+            self._ready = deque()
         _set_running_loop(self)
         sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=self._generator_abandoned)
         if self._watchdog is not None:
@@ -406,6 +410,8 @@ class RunLoop(DurableOnly):
 
     def _leave(self, before: tuple[asyncio.AbstractEventLoop | None, Any]) -> None:
         outer, hooks = before
+        if not self._ready:
+            self._ready = _NOTHING_READY
         if self._watchdog is not None:
             self._watchdog.turn_ends()
         sys.set_asyncgen_hooks(*hooks)

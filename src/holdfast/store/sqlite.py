@@ -51,7 +51,8 @@ from holdfast.store.statements import columns, statements
 T = TypeVar("T")
 
 SLOW_COMMIT_SECONDS = 0.005
-WATCH_SECONDS = 0.005
+# How often it is looked whether others have written: more often for a while after they have, as more is likely to come.
+WATCH_SECONDS, BUSY_WATCH_SECONDS, BUSY_SECONDS = 0.005, 0.001, 1.0
 _WORK_WIDTH = len(WORK.columns)
 _json = msgspec.json.encode
 
@@ -507,14 +508,17 @@ class SqliteStore:
 
     async def listen(self, heard: Callable[[str], None]) -> None:
         async def watch() -> None:
+            busy_until = 0.0
             while True:
-                await asyncio.sleep(WATCH_SECONDS)
+                busy = self._clock.monotonic() < busy_until
+                await asyncio.sleep(BUSY_WATCH_SECONDS if busy else WATCH_SECONDS)
                 if self._mutex.locked() or self._db is None:
                     continue
                 with suppress(sqlite3.Error):
                     version = self._db.execute("PRAGMA data_version").fetchone()[0]
                     if version != self._seen_version:
                         self._seen_version = version
+                        busy_until = self._clock.monotonic() + BUSY_SECONDS
                         heard("work")
                         heard("ended")
 
