@@ -106,14 +106,17 @@ _NONE: Final[frozenset[Any]] = frozenset()  # most runs have nothing to note, an
 class CachedRun:
     """Committed rows of one run, all of them valid under the version of its `runs` row."""
 
-    __slots__ = ("absent", "answered", "rows", "whole")
+    __slots__ = ("absent", "answered", "rows", "run", "whole")
 
     def __init__(self) -> None:
-        self.rows: dict[Table[Any], dict[Key, Any]] = {}
+        self.run: Run | None = None
+        self.rows: dict[Table[Any], dict[Key, Any]] = {}  # of the other tables
         self.absent: set[tuple[Table[Any], Key]] | frozenset[Any] = _NONE
         self.answered: set[Query] | frozenset[Any] = _NONE
         self.whole = False  # created here and never missed: a key that is not here does not exist
 
+    def __len__(self) -> int:
+        return (self.run is not None) + sum(map(len, self.rows.values()))
 
     def note_absent(self, table: Table[Any], key: Key) -> None:
         if not isinstance(self.absent, set):
@@ -141,14 +144,11 @@ class RowCache:
     def drop(self, run: str) -> None:
         cached = self.runs.pop(run, None)
         if cached is not None:
-            self._count -= sum(len(rows) for rows in cached.rows.values())
+            self._count -= len(cached)
 
     def run_row(self, run: str) -> Run | None:
         cached = self.runs.get(run)
-        if cached is None:
-            return None
-        row: Run | None = cached.rows.get(RUNS, {}).get((run,))
-        return row
+        return None if cached is None else cached.run
 
     def of_run(self, run: str) -> CachedRun:
         cached = self.runs.get(run)
@@ -163,10 +163,14 @@ class RowCache:
         run = table.run(row)
         if run is None:
             return
-        of_table = self.of_run(run).rows
-        rows = of_table.get(table)
+        cached = self.of_run(run)
+        if table is RUNS:
+            self._count += cached.run is None
+            cached.run = row
+            return
+        rows = cached.rows.get(table)
         if rows is None:
-            rows = of_table[table] = {}
+            rows = cached.rows[table] = {}
         key = table.key(row)
         if key not in rows:
             self._count += 1
@@ -331,6 +335,10 @@ class View:
                 return loose
         cached = self._cache.runs.get(key[0])
         if cached is not None:
+            if table is RUNS:
+                if cached.run is not None:
+                    return cached.run
+                raise NotLoaded((table, key))
             rows = cached.rows.get(table)
             if rows is not None:
                 row = rows.get(key)

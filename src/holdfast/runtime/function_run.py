@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Never
+from typing import Any, Final, Never
 
 import msgspec
 
@@ -61,6 +61,9 @@ from holdfast.runtime.run_watchdog import RunWatchdog
 StoredRequest = tuple[str, str]
 
 LONG_HISTORY = 10_000
+# One for all functions, as very many may wait here: an empty set takes 200 bytes.
+_NO_NAMES: Final[frozenset[str]] = frozenset()
+_NOTHING_STORED: Final[dict[str, StoredRequest]] = {}  # never written to
 _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
 _decode_sent = msgspec.json.Decoder(Sent).decode
 
@@ -173,23 +176,23 @@ class LiveFunction:
         self.exposed: dict[str, Callable[[], Any]] = {}
         self.refused: dict[int, RefusedEvent] = {}  # events that were not let in, by sequence, not yet recorded so
         self._behind = True  # what the code does has been done before: entries are left to deliver
-        self._stored: dict[str, StoredRequest] = {}
+        self._stored = _NOTHING_STORED
         self.given_up: list[str] = []  # waits of the store that the code does not wait for any more
         self.unread: list[int] = []  # events that came for such a wait, by sequence: they are for the next one
         self._workflow = workflow
         self._codecs = codecs
         self._failed_at = 0
         self._rollbacks: list[ActionCall] = []
-        self._patches: frozenset[str] = frozenset()
+        self._patches = _NO_NAMES
         self._new_patches: list[str] = []
-        self._asked_unpatched: frozenset[str] = frozenset()
+        self._asked_unpatched = _NO_NAMES
 
     # -- for the driver
 
     def replay(self, patches: Iterable[str], stored: Mapping[str, StoredRequest], *, behind: bool) -> None:
         """What follows has been done before, up to the last entry and to what the store says is being waited for."""
         self.learn(patches)
-        self._stored = dict(stored)
+        self._stored = dict(stored) if stored else _NOTHING_STORED
         self._behind = behind
 
     def learn(self, patches: Iterable[str]) -> None:
@@ -198,7 +201,7 @@ class LiveFunction:
 
     def caught_up(self) -> None:
         """All is delivered. NonDeterminism unless the code now waits for what the store says (I48)."""
-        stored, self._stored, self._behind = self._stored, {}, False
+        stored, self._stored, self._behind = self._stored, _NOTHING_STORED, False
         for address, (name, digest) in sorted(stored.items()):
             asked = self.loop.pending.get(address)
             if asked is None and self.loop.asked_for(address):
@@ -239,7 +242,8 @@ class LiveFunction:
         for place, numbered in enumerate(entries, 1):
             # What the code does after the last entry has not been done before, unless the store says so.
             self._behind = behind and place < len(entries)
-            self._stored.pop(numbered.entry.address, None)
+            if self._stored:
+                self._stored.pop(numbered.entry.address, None)
             self._failed_at = numbered.sequence if numbered.entry.kind == FAILURE else 0
             self._deliver(numbered)
             self.known = max(self.known, numbered.sequence)

@@ -35,13 +35,16 @@ class RunTimer(asyncio.TimerHandle):
         self.due_us = due_us
 
 
+_NO_TIMERS: Final[dict[str, RunTimer]] = {}  # of all runs without one; never written to
+
+
 class RunTimers:
     """Timers that neither fired nor were cancelled."""
 
     __slots__ = ("_by_address", "_heap", "_made")
 
     def __init__(self) -> None:
-        self._by_address: dict[str, RunTimer] = {}
+        self._by_address = _NO_TIMERS
         self._heap: list[tuple[int, int, RunTimer]] = []
         self._made = 0
 
@@ -50,6 +53,8 @@ class RunTimers:
 
     def add(self, timer: RunTimer) -> None:
         self._made += 1  # of two with the same deadline the one made first is first
+        if self._by_address is _NO_TIMERS:
+            self._by_address = {}
         self._by_address[timer.address] = timer
         heapq.heappush(self._heap, (timer.due_us, self._made, timer))
 
