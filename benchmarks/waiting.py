@@ -77,7 +77,7 @@ async def measure_w6(url: str, *, runs: int = 1000, seconds: float = 1.0) -> tup
     return statistics.median(_LATE_MS), statistics.quantiles(_LATE_MS, n=100)[98]
 
 
-def measure_weight(url: str, *, runs: int = 4000) -> float:
+def measure_weight(url: str, *, runs: int = 8000) -> float:
     """Kilobytes of memory for each function that waits in a process, which is a fresh one."""
     command = [sys.executable, "-m", "benchmarks.waiting", url, str(runs)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -85,11 +85,11 @@ def measure_weight(url: str, *, runs: int = 4000) -> float:
 
 async def kilobytes_for_each(url: str, runs: int) -> float:
     async with working_engine(url, WAITING) as engine:
-        await _start_waiting(engine, runs // 4)  # so that pools and caches have the size that they keep
+        await _start_waiting(engine, runs // 2)  # so that pools and caches have the size that they keep
         gc.collect()
         before = psutil.Process().memory_info().rss
         await _start_waiting(engine, runs)
-        await wait_until_all_wait(engine, runs + runs // 4)
+        await wait_until_all_wait(engine, runs + runs // 2)
         gc.collect()
         return float(psutil.Process().memory_info().rss - before) / runs / 1000
 

@@ -20,6 +20,7 @@ from holdfast.store.contract import Busy
 from tests.kernel.kernels import GRAPHS, complete, make_coordinator, opened_kernel, start
 from tests.kernel.scripts import follow, write_script
 from tests.support.stores import EPOCH_US, SHARED_KINDS, Site, VirtualClock, empty, every_row
+from tests.worker.support import until
 
 
 class Vandalise(RunOperation, frozen=True, kw_only=True, gc=False):
@@ -239,8 +240,7 @@ async def test_i54_closing_waits_for_what_was_set_aside(caplog: pytest.LogCaptur
         coordinator.cache.clear()
         failpoints.arm(hook)
         first = coordinator.submit(complete("hot", "a"))
-        while not coordinator._aside:  # else the start would be of the same batch, and be set aside with it
-            await asyncio.sleep(0)
+        await until(lambda: bool(coordinator._aside), "it is set aside, or the start would be of the same batch")
         await coordinator.submit(start("r1"))
         second = coordinator.submit(complete("hot", "b"))
         await coordinator.close()
