@@ -6,13 +6,13 @@ As a program: `python -m benchmarks.fan_out URL NODES` runs one of them and prin
 from __future__ import annotations
 
 import asyncio
-import resource
 import sys
 import time
 
 import msgspec
 
 import holdfast as hf
+from benchmarks.memory import peak_megabytes
 from benchmarks.throughput import working_engine
 from holdfast.authoring.registry import Registry
 
@@ -84,7 +84,7 @@ async def report_of(url: str, nodes: int) -> Report:
         accepted = time.perf_counter()
         await handle.result()
         ended = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
+    peak = peak_megabytes()
     return Report(nodes=len(dag), seconds=ended - started, start_seconds=accepted - started, peak_megabytes=round(peak))
 
 
