@@ -26,10 +26,6 @@ What can go wrong, and where it is told:
 
 A turn (`begin`, `deliver`, `evict`) must run in a plain callback of the outer loop, not in a task: asyncio has one
 current task a thread, and a step of ours inside a step of theirs fails silently on some versions.
-
-Journals and Python versions: `asyncio.wait_for` makes a task of its argument before 3.12 and not since, so branches
-differ there; since 3.13 a `TaskGroup` that fails and is cancelled at the same time ends otherwise. `PYTHON_MINOR` is
-for the driver to keep with the run.
 """
 
 from __future__ import annotations
