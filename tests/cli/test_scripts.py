@@ -42,6 +42,11 @@ if __name__ == "__main__":
 LEASE_SECONDS = 30.0
 
 
+def _hears_interrupts() -> None:
+    """A shell starts what it puts into the background with Ctrl-C ignored, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Script:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,6 +63,7 @@ class Script:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=_hears_interrupts,
         )
 
     def finish(self) -> tuple[str, str]:
