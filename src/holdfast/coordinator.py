@@ -259,7 +259,8 @@ class Coordinator:
             operation = item.operation
             needs: Sequence[Need] = ()
             # Once one operation on a run or key takes the locked path so do all later ones: order is kept.
-            late = operation.locked or item.number > reaching or not waiting.isdisjoint(operation.ordered_by)
+            late = operation.locked or item.number > reaching
+            late = late or bool(waiting and not waiting.isdisjoint(operation.ordered_by))
             if late or (needs := self._decide(view, item)):
                 slow.append(item)
                 waiting.update(operation.ordered_by)

@@ -62,7 +62,9 @@ ON_SQLITE: dict[str, set[str]] = {
     "promote": {"work_delayed"},
     "ready_before": {"work_claimable"},
     "update_runs": {"runs"},
+    "update_runs_step": {"runs"},
     "update_work": {"work"},
+    "update_work_settled": {"work"},
     "get_runs": {"runs"},
     "get_work": {"work"},
     "OpenWork": {"work"},
@@ -212,7 +214,7 @@ async def test_a_worker_among_finished_items_reads_no_table_from_end_to_end(used
     dag = chain_of(3, registry)
     counter = await asyncpg.connect(used_postgres)
     try:
-        before = await _scans(counter)
+        before = await scans_of(counter)
         async with hf.Engine(used_postgres, registry=registry, poll_seconds=0.05, sweep_seconds=0.05) as engine:
             handles = [await engine.start(dag()) for _ in range(30)]  # without a worker: these must be claimed
             async with engine.worker(concurrency=10) as worker:
@@ -222,7 +224,7 @@ async def test_a_worker_among_finished_items_reads_no_table_from_end_to_end(used
                 assert await engine.store.heartbeat(worker.id, 30.0)
                 await engine.store.dead(10)
                 await engine.store.lapsed_workers(worker.id)
-        after = await _scans(counter)
+        after = await scans_of(counter)
     finally:
         await counter.close()
     for table in ("work", "runs"):
@@ -230,7 +232,7 @@ async def test_a_worker_among_finished_items_reads_no_table_from_end_to_end(used
         assert after[table][0] == before[table][0], f"{table} was scanned from end to end"
 
 
-async def _scans(counter: Any) -> dict[str, tuple[int, int]]:
+async def scans_of(counter: Any) -> dict[str, tuple[int, int]]:
     # A session reports its counts when it ends, before it leaves the list of sessions.
     sessions = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -1,4 +1,4 @@
-"""Chains of steps at the speed that the project promises itself, and no slower because a run is long.
+"""Runs and functions at the speed that the project promises itself, and no slower because a run is long.
 
 `python -m benchmarks` gives the figures; these tests only keep them from getting lost.
 """
@@ -6,16 +6,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from benchmarks import measures as m
 from benchmarks.databases import Databases
-from benchmarks.limits import batched_steps_per_second, one_commit_ms
-from benchmarks.throughput import measure_w1, measure_w2, measure_w7
+from benchmarks.figures import Measure
+from benchmarks.functions import measure_w1_function, measure_w2_functions
+from benchmarks.limits import computing_ms, one_commit_ms
+from benchmarks.throughput import Cost, measure_w1, measure_w2, measure_w7
 from tests.costs.attempts import Try, assert_one_is_good, slower_than
 
-FACTOR = 4.0  # keeps a loss from going unseen on a busy machine; `python -m benchmarks` compares with the targets
+FACTOR = 2.0
+# Not there yet: functions on SQLite take 2.1 to 2.4 times what the target allows. This keeps it from getting worse.
+FACTOR_OF_FUNCTIONS_ON_SQLITE = 2.5
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.timing]
 
@@ -26,27 +33,42 @@ def durable(request: pytest.FixtureRequest) -> Databases:
     return databases
 
 
-def test_a_step_of_a_lone_chain_stays_near_its_target(durable: Databases) -> None:
+@pytest.mark.parametrize(
+    ("measure", "measured_by"), [(m.W1, measure_w1), (m.W1_FUNCTION, measure_w1_function)], ids=["dag", "function"]
+)
+def test_a_step_of_a_lone_run_stays_near_its_target(
+    durable: Databases, measure: Measure, measured_by: Callable[[str], Coroutine[Any, Any, Cost]]
+) -> None:
     """W1: a run of 100 steps pays one commit a step and little else."""
 
     def measured() -> Try:
         commit = asyncio.run(one_commit_ms(durable.fresh_url(), 300))
-        allowed = m.W1.targets[durable.store] * slower_than(m.REFERENCE_ONE_COMMIT_MS[durable.store], commit)
-        return Try(asyncio.run(measure_w1(durable.fresh_url())).wall_ms, FACTOR * allowed)
+        allowed = measure.targets[durable.store] * slower_than(m.REFERENCE_ONE_COMMIT_MS[durable.store], commit)
+        return Try(asyncio.run(measured_by(durable.fresh_url())).wall_ms, FACTOR * allowed)
 
     assert_one_is_good("milliseconds a step of one run of 100", measured)
 
 
-def test_many_chains_at_once_stay_near_their_target(durable: Databases) -> None:
-    """W2: 2,000 runs of 3 steps share their commits."""
+@pytest.mark.parametrize(
+    ("measure", "measured_by"), [(m.W2, measure_w2), (m.W2_FUNCTIONS, measure_w2_functions)], ids=["dag", "function"]
+)
+def test_many_runs_at_once_stay_near_their_target(
+    durable: Databases, measure: Measure, measured_by: Callable[[str], Coroutine[Any, Any, Cost]]
+) -> None:
+    """W2: 2,000 runs of 3 steps share their commits, so that computing is what limits them: that is what is compared,
+    and what others compute on the same cores meanwhile is left out."""
 
     def measured() -> Try:
-        batched = asyncio.run(batched_steps_per_second(durable.fresh_url(), 50))
-        slowness = slower_than(1 / m.REFERENCE_BATCHED[durable.store], 1 / batched)
-        allowed = 1000 / m.W2.targets[durable.store] * slowness
-        return Try(asyncio.run(measure_w2(durable.fresh_url())).wall_ms, FACTOR * allowed)
+        slowness = slower_than(m.REFERENCE_COMPUTING_MS, min(computing_ms() for _ in range(5)))
+        gc.collect()
+        gc.freeze()  # what the tests hold is gone through by every collection, and is none of a program's business
+        cost = asyncio.run(measured_by(durable.fresh_url()))
+        gc.unfreeze()
+        behind = measure is m.W2_FUNCTIONS and durable.store == m.SQLITE
+        factor = FACTOR_OF_FUNCTIONS_ON_SQLITE if behind else FACTOR
+        return Try(cost.cpu_ms, factor * 1000 / measure.targets[durable.store] * slowness)
 
-    assert_one_is_good("milliseconds a step of 2,000 runs of 3 steps", measured)
+    assert_one_is_good("milliseconds of processor time a step of 2,000 runs of 3 steps", measured)
 
 
 @pytest.mark.parametrize("store", [m.SQLITE, m.POSTGRES])

@@ -129,6 +129,8 @@ class CallCodec:
             if self._untyped:
                 document = [list(bound_args), bound_kwargs]
                 return codecs.write(document, _ANYTHING, self._where, limit, _AROUND)
+            if self._only_form is not None and self._are_exact(bound_args):
+                return codecs.write((bound_args, bound_kwargs), _EXACT, self._where, limit)
             if self._partly_untyped:
                 self._check_untyped(bound_args, bound_kwargs)
             shape = self._form((len(bound_args), tuple(bound_kwargs)))
@@ -210,6 +212,13 @@ class CallCodec:
                 f"the call does not fit {self._shown}: {wrong}", hint="pass the arguments that the signature declares"
             ) from wrong
         return bound.args, bound.kwargs
+
+    def _are_exact(self, args: Args) -> bool:
+        """Whether all arguments are scalars of just the annotated types: such need no decoding to be checked."""
+        for value, shape in zip(args, self._positional, strict=True):
+            if type(value) is not shape.exact or plain_fault(value) is not None:
+                return False
+        return True
 
     def _check_untyped(self, args: Args, kwargs: Kwargs) -> None:
         """Hold arguments without annotation to JSON's own types also beside annotated ones."""
@@ -300,6 +309,7 @@ def _keywords_type(fields: dict[str, object]) -> object:
 
 
 _ANYTHING: Final = shape_of(UNTYPED, "")
+_EXACT: Final = Shape(annotation=tuple, wire=tuple, checked=True)  # of arguments that were looked at one by one
 _JSON: Final = Codecs(JSON)
 _PEEK_SHAPE: Final = Shape(annotation=_PEEK, wire=_PEEK)
 _OPEN_PEEK_SHAPE: Final = Shape(annotation=_OPEN_PEEK, wire=_OPEN_PEEK)

@@ -96,7 +96,9 @@ class Codecs:
         """`encode` for callers that keep the shape; a negative depth allows for containers of their own around it."""
         fault: Fault | None
         try:
-            if shape.untyped or type(value) is shape.exact:
+            if shape.checked:
+                data = self.default.encode(value)
+            elif shape.untyped or type(value) is shape.exact:
                 fault = plain_fault(value, depth)
                 if fault is not None:
                     _refuse(where, fault)

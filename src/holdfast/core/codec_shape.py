@@ -60,6 +60,7 @@ class Shape:
     from_plain: Callable[[object], object] = _unchanged
     untyped: bool = False
     exact: type | None = None
+    checked: bool = False  # whoever writes such a value has looked at all of it
 
     @property
     def direct(self) -> bool:

@@ -173,7 +173,6 @@ class AttemptRunner:
 
     async def call_once(self, attempt: Attempt, invocation: Invocation) -> bytes:
         """Carry out a call that a function made in this process; its encoded result, or whatever it raised."""
-        attempt.meter.bytes_in = len(invocation.arguments[0])
         try:
             return await self._call(attempt, invocation, self._context(attempt, invocation))
         except FlowControl as wish:

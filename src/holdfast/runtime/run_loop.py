@@ -26,10 +26,6 @@ What can go wrong, and where it is told:
 
 A turn (`begin`, `deliver`, `evict`) must run in a plain callback of the outer loop, not in a task: asyncio has one
 current task a thread, and a step of ours inside a step of theirs fails silently on some versions.
-
-Journals and Python versions: `asyncio.wait_for` makes a task of its argument before 3.12 and not since, so branches
-differ there; since 3.13 a `TaskGroup` that fails and is cancelled at the same time ends otherwise. `PYTHON_MINOR` is
-for the driver to keep with the run.
 """
 
 from __future__ import annotations
@@ -111,6 +107,7 @@ class RunLoop(DurableOnly):
         self.complaints: list[Complaint] = []
         self._watchdog = watchdog
         self._closed = False
+        self._outcome: Outcome | None = None  # once it has left memory
         self._ready = _NOTHING_READY
         self._timers = RunTimers()
         self._pending: dict[str, Pending] = {}
@@ -194,10 +191,12 @@ class RunLoop(DurableOnly):
     @property
     def done(self) -> bool:
         """Whether the function has ended. Tasks it left running count for nothing: they are evicted."""
-        return self.main is not None and self.main.done()
+        return self._outcome is not None or (self.main is not None and self.main.done())
 
     def outcome(self) -> Outcome:
         """Return how the function ended; `error` is asyncio.CancelledError if it let a cancel through."""
+        if self._outcome is not None:
+            return self._outcome
         if self.main is None or not self.main.done():
             raise RuntimeError(f"run {self.run_id} has not ended; look at `done` first")
         if self.main.cancelled():
@@ -236,6 +235,9 @@ class RunLoop(DurableOnly):
             close_everything(self, self._tasks, self._generators)
         finally:
             self._leave(outer)
+            # The loop holds its tasks, and they hold the loop: without this only a collection would free them.
+            self._outcome = self.outcome() if self.done else None
+            self.main = self.on_fault = None
 
     # --- for code inside the run -------------------------------------------------------------------------------------
 

@@ -17,30 +17,10 @@ from msgspec.structs import astuple
 
 from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, INPUTS, RUNS, WAITS, WORK, Run, Table
 from holdfast.core.view import Changes
+from holdfast.store.shapes import only_settled, only_step, run_full, run_rest, run_step, work_full, work_settle
 from holdfast.store.statements import statements
 
-_STEP = ("version", "status", "remaining", "active", "gave_up", "entries", "started", "updated")
-_REST = (
-    "result",
-    "error",
-    "definition",
-    "token",
-    "awaited",
-    "superseded",
-    "reason",
-    "finished",
-    "signature",
-    "adopted",
-    "base",
-    "mailbox",
-)
-_run_step, _run_rest, _run_full = attrgetter(*_STEP), attrgetter(*_REST), attrgetter(*_STEP, *_REST)
-
 _KEY = attrgetter("run", "node", "attempt", "token")
-_SETTLE = ("status", "result", "error", "outcome", "finished")
-_OTHER = ("completed", "token", "gate", "due", "worker", "parents", "ancestry", "failures", "losses", "started")
-_work_settle, _work_other, _work_full = attrgetter(*_SETTLE), attrgetter(*_OTHER), attrgetter(*_SETTLE, *_OTHER)
-
 _fresh = attrgetter(
     *(
         "run",
@@ -81,7 +61,7 @@ def guarded_flush(changes: Changes) -> tuple[str, list[Any]]:
     runs, work = changes.updates.get(RUNS, []), changes.updates.get(WORK, [])
     if len(runs) == 1 and not work and _is_lone_turn(changes, *runs[0]):
         (old, new), (entry,) = runs[0], changes.inserts[HISTORY]
-        return statements("postgres")["lone_turn"], [new.id, old.version, *_run_step(new), *astuple(entry)]
+        return statements("postgres")["lone_turn"], [new.id, old.version, *run_step(new), *astuple(entry)]
     run_shape, args = _run_updates(runs)
     work_shape, work_args = _work_updates(work)
     args += [*work_args, len(runs), len(work), changes.presumes_no_holds]
@@ -107,23 +87,23 @@ def guarded_flush(changes: Changes) -> tuple[str, list[Any]]:
 def _is_lone_turn(changes: Changes, old: Run, new: Run) -> bool:
     inserts = changes.inserts
     one_entry = len(inserts) == 1 and len(inserts.get(HISTORY, ())) == 1
-    return one_entry and not changes.presumes_no_holds and _run_rest(old) == _run_rest(new)
+    return one_entry and not changes.presumes_no_holds and run_rest(old) == run_rest(new)
 
 
 def _run_updates(pairs: list[tuple[Any, Any]]) -> tuple[str, list[Any]]:
     if not pairs:
         return "flush_no_runs", []
-    if all(_run_rest(old) == _run_rest(new) for old, new in pairs):
-        return "flush_runs_step", _columns([(new.id, old.version, *_run_step(new)) for old, new in pairs])
-    return "flush_runs_full", _columns([(new.id, old.version, *_run_full(new)) for old, new in pairs])
+    if only_step(pairs):
+        return "flush_runs_step", _columns([(new.id, old.version, *run_step(new)) for old, new in pairs])
+    return "flush_runs_full", _columns([(new.id, old.version, *run_full(new)) for old, new in pairs])
 
 
 def _work_updates(pairs: list[tuple[Any, Any]]) -> tuple[str, list[Any]]:
     if not pairs:
         return "flush_no_work", []
-    if all(_work_other(old) == _work_other(new) for old, new in pairs):
-        return "flush_work_settle", _columns([_KEY(old) + _work_settle(new) for old, new in pairs])
-    return "flush_work_full", _columns([_KEY(old) + _work_full(new) for old, new in pairs])
+    if only_settled(pairs):
+        return "flush_work_settle", _columns([_KEY(old) + work_settle(new) for old, new in pairs])
+    return "flush_work_full", _columns([_KEY(old) + work_full(new) for old, new in pairs])
 
 
 def _columns(rows: list[tuple[Any, ...]]) -> list[Any]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import astuple
 
 from holdfast.core import failpoints
-from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, INPUTS, RUNS, WAITS, WORK, Run, Table, Work
+from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, INPUTS, RUNS, WAITS, WORK, Table
 from holdfast.core.view import Changes, Query, defined
 from holdfast.store.contract import Conflict, Need
 from holdfast.store.questions import json_list, query_arguments
+from holdfast.store.shapes import Pairs, only_settled, only_step, run_full, run_step, work_full, work_settle
 
+_KEY = attrgetter("run", "node", "attempt", "token")
 # Runs first, then work, then what only inserts: the same order as in PostgreSQL.
 ORDER: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS)
 
@@ -25,8 +28,8 @@ def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes)
     for table in ORDER:
         pairs = changes.updates.get(table)
         if pairs:
-            values = _run_update if table is RUNS else _work_update
-            _exactly(db, sql[f"update_{table.name}"], [values(old, new) for old, new in pairs], table)
+            statement, values = _run_updates(pairs) if table is RUNS else _work_updates(pairs)
+            _exactly(db, sql[statement], values, table)
             if table is WORK and (redefined := changes.redefined()):
                 _exactly(db, sql["redefine_work"], [defined(new) + WORK.key(new) for new in redefined], table)
         deleted = changes.deletes.get(table)
@@ -45,55 +48,16 @@ def _exactly(db: sqlite3.Connection, statement: str, values: list[tuple[Any, ...
         raise Conflict(f"a row of {table.name} changed meanwhile")
 
 
-def _run_update(old: Run, new: Run) -> tuple[Any, ...]:
-    return (
-        new.version,
-        new.status,
-        new.result,
-        new.error,
-        new.definition,
-        new.token,
-        new.awaited,
-        new.superseded,
-        new.remaining,
-        new.active,
-        new.gave_up,
-        new.entries,
-        new.reason,
-        new.started,
-        new.finished,
-        new.updated,
-        new.signature,
-        new.adopted,
-        new.base,
-        new.mailbox,
-        new.id,
-        old.version,
-    )
+def _run_updates(pairs: Pairs) -> tuple[str, list[tuple[Any, ...]]]:
+    if only_step(pairs):
+        return "update_runs_step", [(*run_step(new), new.id, old.version) for old, new in pairs]
+    return "update_runs", [(*run_full(new), new.id, old.version) for old, new in pairs]
 
 
-def _work_update(old: Work, new: Work) -> tuple[Any, ...]:
-    return (
-        new.status,
-        new.completed,
-        new.token,
-        new.gate,
-        new.due,
-        new.worker,
-        new.result,
-        new.error,
-        new.outcome,
-        new.parents,
-        new.ancestry,
-        new.failures,
-        new.losses,
-        new.started,
-        new.finished,
-        new.run,
-        new.node,
-        new.attempt,
-        old.token,
-    )
+def _work_updates(pairs: Pairs) -> tuple[str, list[tuple[Any, ...]]]:
+    if only_settled(pairs):
+        return "update_work_settled", [work_settle(new) + _KEY(old) for old, new in pairs]
+    return "update_work", [work_full(new) + _KEY(old) for old, new in pairs]
 
 
 def load_rows(db: sqlite3.Connection, sql: dict[str, str], need: Need) -> list[Any]:

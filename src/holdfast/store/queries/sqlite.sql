@@ -17,17 +17,24 @@ INSERT INTO definitions ({definitions}) VALUES ({definitions?})
 -- name: insert_holds
 INSERT INTO holds ({holds}) VALUES ({holds?})
 
+-- name: update_runs_step
+-- What an ordinary step changes: half the work, and no index of runs is looked at.
+UPDATE runs SET version = ?, status = ?, remaining = ?, active = ?, gave_up = ?, entries = ?, started = ?, updated = ?
+WHERE id = ? AND version = ?
 -- name: update_runs
 -- Guarded by the version that the decision saw.
-UPDATE runs SET version = ?, status = ?, result = ?, error = ?, definition = ?, token = ?, awaited = ?, superseded = ?,
-  remaining = ?, active = ?, gave_up = ?, entries = ?, reason = ?, started = ?, finished = ?, updated = ?, signature = ?,
+UPDATE runs SET version = ?, status = ?, remaining = ?, active = ?, gave_up = ?, entries = ?, started = ?, updated = ?,
+  result = ?, error = ?, definition = ?, token = ?, awaited = ?, superseded = ?, reason = ?, finished = ?, signature = ?,
   adopted = ?, base = ?, mailbox = ?
 WHERE id = ? AND version = ?
 
+-- name: update_work_settled
+UPDATE work SET status = ?, result = ?, error = ?, outcome = ?, finished = ?
+WHERE run = ? AND node = ? AND attempt = ? AND token = ?
 -- name: update_work
 -- Guarded by the token that the decision saw.
-UPDATE work SET status = ?, completed = ?, token = ?, gate = ?, due = ?, worker = ?, result = ?, error = ?, outcome = ?,
-  parents = ?, ancestry = ?, failures = ?, losses = ?, started = ?, finished = ?
+UPDATE work SET status = ?, result = ?, error = ?, outcome = ?, finished = ?, completed = ?, token = ?, gate = ?, due = ?,
+  worker = ?, parents = ?, ancestry = ?, failures = ?, losses = ?, started = ?
 WHERE run = ? AND node = ? AND attempt = ? AND token = ?
 
 -- name: redefine_work
