@@ -18,10 +18,12 @@ from holdfast.core.rows import (
     QUEUED_EVENT,
     READY,
     RUNS,
+    STREAM,
     WAITS,
     WORK,
     Definition,
     Event,
+    Fact,
     Hold,
     Key,
     Run,
@@ -208,6 +210,22 @@ class ChildrenOf(Query, frozen=True, gc=False):
 
     def matches(self, row: Run) -> bool:
         return row.parent == self.run
+
+
+class StreamAfter(Query, frozen=True, gc=False):
+    """The events of an instance after a sequence, at most `limit` of them: what its state is folded from."""
+
+    table: ClassVar[Table[Any]] = STREAM
+    run: str
+    after: int
+    limit: int
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Fact) -> bool:
+        return row.run == self.run and row.sequence > self.after
 
 
 class Holds(Query, frozen=True, gc=False):

@@ -38,6 +38,12 @@ GAVE_UP = frozenset({FAILED, TIMED_OUT, DEAD})
 # A job of a graph that was built at run time, and a call of a function that goes through this table: there is no
 # workflow that a worker must know, the action is enough.
 NODE, JOB, CALL = "node", "job", "call"
+# Of a decider's instance: a side effect, an input that is due later, inputs that wait to be applied. And a projection.
+EFFECT, TIMER, INBOX, PROJECTION = "effect", "timer", "inbox", "projection"
+# A timer and an inbox are one row each for as long as the instance lives: they are set anew in place.
+SET_IN_PLACE = frozenset({TIMER, INBOX})
+# What an instance's last decision asked for still happens after its end (I34).
+SETTLES_AFTER_END = frozenset({EFFECT, TIMER, INBOX})
 ACTION_ENOUGH = frozenset({JOB, CALL})
 
 # An event waits to be taken, belonged to a run that has ended, or is a dead letter.
@@ -68,10 +74,10 @@ class Run(Row, frozen=True, gc=False):
     queue: str = "default"
     priority: int = 0
     tags: str = "{}"
-    token: int = 0
+    token: int = 0  # of a decider: how many inputs it has accepted
     awaited: bool = False
     superseded: bool = False
-    remaining: int = 0  # nodes that are not terminal yet; of a function, what it waits for
+    remaining: int = 0  # nodes that are not terminal yet; of a function, what it waits for; of a decider, open effects
     active: int = 0  # work items ready or leased
     gave_up: int = 0  # nodes whose latest attempt gave up
     entries: int = 0  # history entries written so far
@@ -83,7 +89,9 @@ class Run(Row, frozen=True, gc=False):
     updated: int = 0
     signature: str | None = None  # of the graph that its counts agree with; None: they must be made to agree first
     adopted: int = 0  # when the code was first seen that shaped it: only code that was seen later may reshape it
-    base: int = 0  # the entry after which a function's history begins: it went on as another call there
+    # The entry after which a function's history begins: it went on as another call there. Of a decider, the length of
+    # its stream; of a projection, the position up to which it has seen everything.
+    base: int = 0
     mailbox: int = 0  # events that were sent to it and that it has not taken
     depth: int = 0  # how many runs there are above it that started each other, detached ones too
 
@@ -174,6 +182,50 @@ class Input(Row, frozen=True, gc=False):
     at: int = 0
 
 
+class Fact(Row, frozen=True, gc=False):
+    """An event of a decider's instance. `position` is given by the store, in the order of commits (I36)."""
+
+    run: str
+    sequence: int
+    workflow: str
+    key: str
+    type: str
+    version: int = 1
+    at: int = 0
+    data: bytes = b"{}"
+    codec: str = "json"
+    system: bool = False  # a record of the engine's own (TimerCancelled), never given to `evolve` (I33)
+    position: int = 0
+
+
+class Snapshot(Row, frozen=True, gc=False):
+    """An instance's state, folded up to an event. A memory aid: it may be deleted at any time (I38)."""
+
+    run: str
+    sequence: int
+    state: bytes
+    codec: str = "json"
+    code: str = ""  # digest of the code that folded it: another one folds anew
+    at: int = 0
+
+
+class Observation(Row, frozen=True, gc=False):
+    """That an instance was given an input, and what came of it."""
+
+    run: str
+    number: int
+    workflow: str
+    type: str
+    at: int = 0
+    payload: bytes | None = None
+    codec: str = "json"
+    source: str = "command"  # or effect, timer, inbox
+    command: str | None = None
+    outcome: str = "applied"  # or ignored, duplicate
+    before: str | None = None
+    after: str | None = None
+
+
 class Hold(Row, frozen=True, gc=False):
     """Maintenance mode, or a workflow being drained: what must not be claimed, or not be started."""
 
@@ -235,5 +287,10 @@ EVENTS: Table[Event] = Table("events", Event, ("id",), "target")
 DEFINITIONS: Table[Definition] = Table("definitions", Definition, ("id",), "run")
 INPUTS: Table[Input] = Table("inputs", Input, ("scope", "id"), "run")
 HOLDS: Table[Hold] = Table("holds", Hold, ("scope", "name"), None)
+STREAM: Table[Fact] = Table("stream", Fact, ("run", "sequence"), "run")
+SNAPSHOTS: Table[Snapshot] = Table("snapshots", Snapshot, ("run",), "run")
+OBSERVATIONS: Table[Observation] = Table("observations", Observation, ("run", "number"), "run")
 
-TABLES: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS)
+TABLES: tuple[Table[Any], ...] = (
+    *(RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS, STREAM, SNAPSHOTS, OBSERVATIONS),
+)
