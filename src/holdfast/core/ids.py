@@ -26,6 +26,12 @@ def child_id(parent: str, address: str) -> str:
     return uuid7(milliseconds, digest & (2**74 - 1))
 
 
+def instance_id(workflow: str, key: str) -> str:
+    """The id of a decider's instance, so that its first input can name it."""
+    text = hashed("instance", workflow, key)
+    return f"{text[:8]}-{text[8:12]}-8{text[13:16]}-b{text[17:20]}-{text[20:32]}"
+
+
 def hashed(*parts: str) -> str:
     """sha256 over length-prefixed parts, so that no two lists of parts share an encoding."""
     digest = hashlib.sha256()

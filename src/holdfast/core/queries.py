@@ -228,6 +228,17 @@ class StreamAfter(Query, frozen=True, gc=False):
         return row.run == self.run and row.sequence > self.after
 
 
+class FactsCausedBy(Query, frozen=True, gc=False):
+    """The events that one input caused: asked only where a commit's answer was lost, so it may go through them all."""
+
+    table: ClassVar[Table[Any]] = STREAM
+    run: str
+    cause: str
+
+    def matches(self, row: Fact) -> bool:
+        return row.run == self.run and row.cause == self.cause
+
+
 class Holds(Query, frozen=True, gc=False):
     """Everything that is held back now."""
 

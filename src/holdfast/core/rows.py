@@ -195,6 +195,7 @@ class Fact(Row, frozen=True, gc=False):
     data: bytes = b"{}"
     codec: str = "json"
     system: bool = False  # a record of the engine's own (TimerCancelled), never given to `evolve` (I33)
+    cause: str = ""  # which input it came from: the submission, the effect or the timer
     position: int = 0
 
 
