@@ -87,7 +87,7 @@ class Commit:
 class _Submitted:
     """An operation with its caller's future and, once decided, its result."""
 
-    __slots__ = ("error", "future", "number", "operation", "reaches_out", "result")
+    __slots__ = ("error", "future", "may_repeat", "number", "operation", "reaches_out", "result")
 
     def __init__(self, operation: Operation, future: asyncio.Future[Any], number: int) -> None:
         self.operation = operation
@@ -95,6 +95,7 @@ class _Submitted:
         self.future = future
         self.result: Any = None
         self.error: BaseException | None = None
+        self.may_repeat = False  # it may have been committed, and the answer lost
         self.reaches_out = False  # it concerns runs that it does not name, such as those who wait for its run's end
 
     def deliver(self) -> None:
@@ -234,6 +235,8 @@ class Coordinator:
                 # the commit: the locked path decides again, and halves the batch where it must.
                 log.debug("the fast flush failed: %r", error)
                 self._forget(fast)
+                for item in fast:
+                    item.may_repeat = not isinstance(error, Conflict)
                 return slow + fast
             if not missed:
                 spent = Spent(decide=started - began, write=self._clock.monotonic() - started)
@@ -276,6 +279,7 @@ class Coordinator:
         mark = view.begin()
         operation = item.operation
         item.result = item.error = None
+        view.may_repeat = item.may_repeat
         started = self._clock.monotonic()
         try:
             item.result = self._decisions[type(operation)](view, operation)
@@ -318,6 +322,8 @@ class Coordinator:
                 return
             except StoreUnavailable as error:
                 self.cache.clear()
+                for item in batch:
+                    item.may_repeat = True
                 if self._clock.monotonic() > deadline:
                     self._fail(batch, error)
                     return

@@ -21,7 +21,7 @@ APPLIED, IGNORED, DUPLICATE = "applied", "ignored", "duplicate"
 
 
 class InputGiven(RunOperation, frozen=True, kw_only=True, gc=False):
-    """An input for the instance `key` of `workflow`. Its run's id is derived from both, so the first can name it too."""
+    """An input for the instance `key` of `workflow`. Its run's id is derived from both, so the first can name it."""
 
     may_reach_out: ClassVar[bool] = True  # to whoever waits for the end that this may be
     workflow: str

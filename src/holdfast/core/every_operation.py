@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.core import decider_operations as deciders
 from holdfast.core import function_operations as functions
 from holdfast.core import operations as kernel
 
@@ -33,6 +34,10 @@ AnyOperation = (
     | functions.BroadcastEvent
     | functions.RedeliverEvent
     | functions.DropEvent
+    | deciders.ExecuteInput
+    | deciders.EnqueueInput
+    | deciders.DrainInbox
+    | deciders.RefuseInput
 )
 
-AnyResult = kernel.Started | kernel.Settled | kernel.Changed | functions.Stepped | functions.Sent
+AnyResult = kernel.Started | kernel.Settled | kernel.Changed | functions.Stepped | functions.Sent | deciders.Executed

@@ -23,7 +23,22 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from holdfast.core.rows import RUNS, SUSPENDED, WORK, Key, R, Row, Run, Table, Work
+from holdfast.core.rows import (
+    EFFECT,
+    OBSERVATIONS,
+    OPEN_WORK,
+    RUNS,
+    SNAPSHOTS,
+    STREAM,
+    SUSPENDED,
+    WORK,
+    Key,
+    R,
+    Row,
+    Run,
+    Table,
+    Work,
+)
 
 
 class _Missing:
@@ -33,7 +48,10 @@ class _Missing:
 MISSING: Final = _Missing()
 
 # The columns of a work item that its graph gives it. They change only when the run follows another graph.
-defined: Final = attrgetter("required", "name", "kind", "queue", "timeout", "policy", "payload")
+defined: Final = attrgetter("required", "name", "kind", "queue", "timeout", "policy", "payload", "codec")
+
+# Rows that are written and not read again by those who wrote them: a decider's state is remembered, not its stream.
+NOT_REMEMBERED: Final = (STREAM, OBSERVATIONS, SNAPSHOTS)
 
 
 class Query(msgspec.Struct, frozen=True, gc=False):
@@ -200,6 +218,8 @@ class RowCache:
         for row in changes.inserts.get(RUNS, ()):
             self.of_run(row.id).whole = True
         for table, inserted in changes.inserts.items():
+            if table in NOT_REMEMBERED:
+                continue
             for row in inserted:
                 self.learn(table, row)
         for table, updated in changes.updates.items():
@@ -208,10 +228,26 @@ class RowCache:
         for row in changes.rows(RUNS):
             if row.ended:  # nothing more will be decided about it soon
                 self.drop(row.id)
+            elif row.model == "decider":
+                self._forget_settled(row.id, changes)
             elif row.status == SUSPENDED:  # very many may wait; whatever wakes one reads what it needs
                 self.drop(row.id)
                 self.learn(RUNS, row)
         self.trim()
+
+    def _forget_settled(self, run: str, changes: Changes) -> None:
+        """An instance lives long: what is folded or settled is not kept. Only unique keys rely on its absence then."""
+        cached = self.runs.get(run)
+        if cached is None:
+            return
+        for table in NOT_REMEMBERED:
+            self._count -= len(cached.rows.pop(table, ()))
+        work = cached.rows.get(WORK, {})
+        for _, row in changes.updates.get(WORK, ()):
+            if row.run == run and row.kind == EFFECT and row.status not in OPEN_WORK and work.pop(WORK.key(row), None):
+                self._count -= 1
+        if cached.answered:
+            cached.answered = {query for query in cached.answered if query.table not in NOT_REMEMBERED}
 
     def trim(self) -> None:
         while self._count > self._limit and self.runs:
@@ -231,6 +267,7 @@ class View:
         "_loose",
         "_presumed",
         "_touched",
+        "may_repeat",
         "now",
         "optimistic",
         "presumes_no_holds",
@@ -239,6 +276,7 @@ class View:
     def __init__(self, cache: RowCache, *, now: int, optimistic: bool) -> None:
         self.now = now
         self.optimistic = optimistic
+        self.may_repeat = False  # the operation being decided may have been committed before: its answer was lost
         self.presumes_no_holds = False
         self._cache = cache
         self._changes: dict[Table[Any], dict[Key, Any]] = {}
@@ -488,6 +526,8 @@ class View:
                     changes.inserts.setdefault(table, []).append(row)
                 elif before is row:
                     continue
+                elif table is SNAPSHOTS:  # the store puts it in place of the one before
+                    changes.inserts.setdefault(table, []).append(row)
                 elif table is RUNS or table is WORK:
                     changes.updates.setdefault(table, []).append((before, row))
                 else:  # rows of the other tables come and go as a whole: deletes are written before inserts

@@ -131,6 +131,9 @@ class DagMachine:
                 return None
         return run
 
+    def tried_again(self, view: View, run: Run, work: Work) -> None:
+        """Nothing more follows from it."""
+
     def idle(self, view: View, run: Run) -> None:
         if run.signature is not None:  # else whoever has the right code goes on first, and may find something to do
             settle(view, run)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from holdfast.core.operations import Operation
 from holdfast.models.dag import DagMachine
 from holdfast.models.dag_operations import DagOperations, StoredGraphs
+from holdfast.models.decider import DECIDER, DeciderMachine
+from holdfast.models.decider_operations import DeciderOperations
 from holdfast.models.event_operations import EventOperations
+from holdfast.models.folding import Folding
 from holdfast.models.function import FunctionMachine
 from holdfast.models.function_operations import FunctionOperations
 from holdfast.models.lifecycle import Lifecycle
@@ -13,14 +16,18 @@ from holdfast.models.machine import Machine
 from holdfast.models.operators import Operators
 
 
-def decisions(definitions: StoredGraphs) -> dict[type[Operation], object]:
+def decisions(
+    definitions: StoredGraphs, *, folding: Folding | None = None, observe_inputs: str = "off"
+) -> dict[type[Operation], object]:
     """Every operation with its decision, given the graphs that this process knows."""
-    dag = DagMachine()
-    machines: dict[str, Machine] = {"dag": dag, "function": FunctionMachine()}
+    dag, decider = DagMachine(), DeciderMachine(folding or Folding())
+    decider.observe = observe_inputs
+    machines: dict[str, Machine] = {"dag": dag, "function": FunctionMachine(), DECIDER: decider}
     lifecycle = Lifecycle(machines, definitions)
     return {
         **lifecycle.decisions(),
         **FunctionOperations(lifecycle).decisions(),
+        **DeciderOperations(decider, lifecycle, definitions).decisions(),
         **EventOperations().decisions(),
         **Operators(machines, definitions).decisions(),
         **DagOperations(dag, definitions).decisions(),

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from holdfast.core.decider_operations import DECIDER
+from holdfast.core.errors import UsageError
 from holdfast.core.function_operations import (
     EVENT,
     BroadcastEvent,
@@ -43,6 +45,7 @@ from holdfast.core.rows import (
     Wait,
 )
 from holdfast.core.view import Query, View
+from holdfast.models.decider_operations import open_inbox
 from holdfast.models.delivery import deliver
 
 T = TypeVar("T")
@@ -66,6 +69,11 @@ class EventOperations:
         known = view.get(INPUTS, (op.run, op.event))
         if known is not None:  # K8, and I12: the same id applies once
             return Delivered(op.run) if known.answer == "delivered" else Queued(op.event)
+        if run.model == DECIDER:
+            raise UsageError(
+                f"run {op.run} is an instance of decider {run.workflow}, which takes inputs and no events",
+                hint=f"use engine.execute({run.workflow}, …) or engine.enqueue_input",
+            )
         if not _takes_events(run):
             return TargetEnded(run.status)
         event = _event(view, op, scope=op.run, target=op.run)
@@ -98,6 +106,11 @@ class EventOperations:
         if event is None or event.status == QUEUED_EVENT:
             return Changed(changed=False)  # K8, or somebody else has seen to it
         run = view.run(event.target) if event.target is not None else None
+        if run is not None and run.model == DECIDER:  # an input that could not be decided goes to the end of the line
+            at = max(view.now, run.due + 1)
+            view.put(EVENTS, replace(event, status=QUEUED_EVENT, at=at, reason=None))
+            view.put(RUNS, open_inbox(view, replace(run, mailbox=run.mailbox + 1, due=at)))
+            return Changed(changed=True)
         if run is not None and _takes_events(run):
             wait = wait_of(view, run, event.name)
             if wait is not None:

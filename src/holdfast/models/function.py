@@ -107,6 +107,9 @@ class FunctionMachine:
     def before_another(self, view: View, run: Run, work: Work, definitions: Definitions) -> Run | None:
         return run
 
+    def tried_again(self, view: View, run: Run, work: Work) -> None:
+        """Nothing more follows from it."""
+
     def idle(self, view: View, run: Run) -> None:
         """A function that waits is woken by what it waits for."""
 

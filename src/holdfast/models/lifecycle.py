@@ -40,17 +40,22 @@ from holdfast.core.rows import (
     CANCELLING,
     COMPLETED,
     DEAD,
+    EFFECT,
     FAILED,
     GATE_OPEN,
     GATE_PAUSED,
+    INBOX,
     LEASED,
     LOST,
     PAUSED,
     PENDING,
+    PROJECTION,
     READY,
     RUNS,
+    SETTLES_AFTER_END,
     SKIPPED,
     TIMED_OUT,
+    TIMER,
     WORK,
     Run,
     Work,
@@ -71,6 +76,9 @@ from holdfast.models.machine import (
     waits_anew,
     why,
 )
+
+# What gives up is answered by somebody else: the function that made the call, the author of the decider.
+NOT_TO_BLAME = frozenset({CALL, EFFECT, TIMER, INBOX, PROJECTION})
 
 
 class Lifecycle:
@@ -299,6 +307,7 @@ class Lifecycle:
         run = new_attempt(view, wanted, work, Handing(None), due=due, failures=failures, losses=losses)
         if after_runs:
             run = hold_for_runs(view, run, (work.run, work.node, work.attempt + 1), after_runs)
+        machine.tried_again(view, run, work)
         if run.active == 0:
             machine.idle(view, run)
 
@@ -341,6 +350,8 @@ class Lifecycle:
         # A cancelled function has one more turn, for its rollbacks and `finally` blocks.
         if work.status == LEASED and not run.ended and (run.status != CANCELLING or work.kind == TURN):
             return run, work
+        if work.status == LEASED and run.status == COMPLETED and work.kind in SETTLES_AFTER_END:
+            return run, work  # I34
         if work.status in recorded:
             return Settled(verdict=REPEATED, run_status=run.status)
         return Settled(verdict=STALE, run_status=run.status)
@@ -352,7 +363,9 @@ class Lifecycle:
         if self.machines[run.model].before_another(view, run, work, self.definitions) is None:
             self._drop(view, run, work)
             return
-        if run.gave_up == 0 and run.on_failure != "skip" and work.kind != CALL:  # else the run is not to blame for it
+        if (
+            run.gave_up == 0 and run.on_failure != "skip" and work.kind not in NOT_TO_BLAME
+        ):  # else the run is not to blame for it
             label = self.machines[run.model].label(view, run, work.node, self.definitions)
             run = replace(run, error=work.error, reason=why(work, label))
         run = replace(run, gave_up=run.gave_up + 1)
@@ -361,7 +374,8 @@ class Lifecycle:
 
     def bury(self, view: View, op: BuryUnknown) -> Changed:
         run, work = existing_run(view, op.run), view.get(WORK, (op.run, op.node, op.attempt))
-        if work is None or work.status != READY or work.gate != GATE_OPEN or run.ended:  # I11: not if it is paused
+        over = run.ended and (work is None or work.kind not in SETTLES_AFTER_END)
+        if work is None or work.status != READY or work.gate != GATE_OPEN or over:  # I11: not if it is paused
             return Changed(changed=False, status=run.status)
         work = replace(work, status=DEAD, token=work.token + 1, error=op.error, finished=view.now)
         view.put(WORK, work)

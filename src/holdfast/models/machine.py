@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.codec import decode_error
+from holdfast.core.decider_operations import DECIDER
 from holdfast.core.errors import UnknownWorkflow
 from holdfast.core.function_operations import TURN
 from holdfast.core.graph import Graph
@@ -24,15 +25,20 @@ from holdfast.core.rows import (
     CALL,
     CANCELLED,
     DEAD,
+    EFFECT,
     FAILED,
     GATE_OPEN,
     HISTORY,
+    INBOX,
     LEASED,
     PAUSED,
     PENDING,
+    PROJECTION,
     READY,
     RUNNING,
     RUNS,
+    SET_IN_PLACE,
+    TIMER,
     WAITS,
     WORK,
     History,
@@ -41,6 +47,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
+from holdfast.models.decider_code import DeciderCode
 from holdfast.models.delivery import empty_mailbox, gate_for, tell_waiters
 
 
@@ -56,6 +63,9 @@ class Definitions(Protocol):
     def can_run(self, work: Work) -> bool:
         """Whether the code that this item needs is known here (I8)."""
 
+    def decider(self, workflow: str) -> DeciderCode | None:
+        """The decider of this name; None if this process lacks its code."""
+
 
 class Machine(Protocol):
     """One of the models: dag, function, decider, graph."""
@@ -69,6 +79,9 @@ class Machine(Protocol):
 
     def before_another(self, view: View, run: Run, work: Work, definitions: Definitions) -> Run | None:
         """Whether the run can do with another attempt of a node: the run as it is then; None if the node is gone."""
+
+    def tried_again(self, view: View, run: Run, work: Work) -> None:
+        """Another attempt of an item was made."""
 
     def idle(self, view: View, run: Run) -> None:
         """Nothing of the run is ready or running any more, and it has not ended."""
@@ -174,6 +187,14 @@ def new_attempt(
 
     It is active, unless a changed graph put something before the node meanwhile: then it waits for that (I31).
     """
+    if before.kind in SET_IN_PLACE:
+        again = replace(
+            before, status=READY, worker=None, result=None, due=due, failures=failures, losses=losses, started=None
+        )
+        view.put(WORK, make_ready(view, run, replace(again, finished=None), handing))
+        run = replace(run, active=run.active + 1)
+        view.put(RUNS, run)
+        return run
     parents = parents or before.parents
     attempt = replace(
         before,
@@ -202,7 +223,7 @@ def new_attempt(
 
 def waits_anew(view: View, before: Work) -> bool:
     """Whether something was put before a node while it ran: its parents are counted in the row of its first attempt."""
-    if before.kind == TURN or before.kind == CALL:
+    if before.kind in (TURN, CALL, EFFECT, TIMER, INBOX, PROJECTION):
         return False
     first = before if before.attempt == 1 else view.get(WORK, (before.run, before.node, 1))
     return first is not None and first.completed < first.required
@@ -231,12 +252,18 @@ def end_run(view: View, run: Run, status: str, *, result: bytes | None = None, r
             view.delete(WAITS, wait)
         if run.model == "function":  # there `remaining` counts the waits
             run = replace(run, remaining=run.remaining - len(waits))
+        elif run.model == DECIDER:  # and there the effects
+            run = replace(run, remaining=0)
         run = replace(run, active=0)
-    for work in view.find(AllWork(run.id)) if run.gave_up and status != FAILED else ():
+    answered = run.gave_up and status != FAILED and (run.model != DECIDER or status == CANCELLED)
+    for work in view.find(AllWork(run.id)) if answered else ():
         if work.status == DEAD:  # nobody can replay it any more, so it is no letter that waits for an answer
             view.put(WORK, replace(work, status=FAILED))
     run = replace(run, status=status, result=result, reason=reason, finished=view.now)
-    run = empty_mailbox(view, run)
+    if (
+        run.model != DECIDER or status == CANCELLED
+    ):  # else what waits in the inbox is still looked at, and ignored (I34)
+        run = empty_mailbox(view, run)
     view.put(RUNS, run)
     for waiter in tell_waiters(view, run) if run.awaited else ():
         left = existing_run(view, waiter)

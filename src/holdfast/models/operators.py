@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from holdfast.core.decider_operations import DECIDER
 from holdfast.core.errors import ReattemptRefused, UsageError
 from holdfast.core.function_operations import TURN
 from holdfast.core.operations import (
@@ -29,10 +30,12 @@ from holdfast.core.rows import (
     CANCELLING,
     COMPLETED,
     DEAD,
+    EFFECT,
     FAILED,
     GATE_PAUSED,
     GAVE_UP,
     HOLDS,
+    INBOX,
     LEASED,
     PAUSED,
     PENDING,
@@ -41,6 +44,7 @@ from holdfast.core.rows import (
     RUNS,
     SKIPPED,
     SUSPENDED,
+    TIMER,
     WORK,
     Hold,
     Run,
@@ -70,6 +74,11 @@ _STANDING = {
     COMPLETED: "has completed",
     SKIPPED: "was skipped",
 }
+
+
+def _is_final(run: Run) -> bool:
+    """Whether nothing of the run can be tried again. The last effects of an instance that has ended can (I34)."""
+    return run.status in FINAL and not (run.model == DECIDER and run.status == COMPLETED)
 
 
 def _ask(run: Run) -> str:
@@ -136,13 +145,13 @@ class Operators:
         if run.status != PAUSED:
             return Changed(changed=False, status=run.status)
         run = self._reopen(view, record(view, run, "resumed", by=op.by))
-        nodes = self._retry_nodes(view, run, None) if run.gave_up else ()
+        nodes = self._retry_nodes(view, run, None) if run.gave_up and run.model != DECIDER else ()
         self._refresh(view, op.run)
         return Changed(changed=True, status=existing_run(view, op.run).status, nodes=nodes)
 
     def retry(self, view: View, op: RetryRun) -> Changed:
         run = existing_run(view, op.run)
-        if run.status in FINAL or not run.gave_up:
+        if _is_final(run) or not run.gave_up:
             return Changed(changed=False, status=run.status)
         run = self._reopen(view, record(view, run, "retried", by=op.by))
         nodes = self._retry_nodes(view, run, None)
@@ -158,7 +167,7 @@ class Operators:
         name = machine.label(view, run, node, self.definitions)
         status = attempts[-1].status if attempts else "not begun"
         fork = f"`holdfast fork {run.id} --from {name}` makes a new run that shares everything before it"
-        if run.status in FINAL:
+        if _is_final(run):
             raise ReattemptRefused(
                 f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=fork
             )
@@ -195,6 +204,11 @@ class Operators:
             raise UsageError(
                 f"run {run.id} of {run.workflow} is a function, which has no nodes that could be skipped",
                 hint=f"`holdfast retry {run.id}` tries again what failed, `holdfast cancel {run.id}` ends it",
+            )
+        if latest is not None and latest.kind in (EFFECT, TIMER, INBOX):
+            raise UsageError(
+                f"{name} of run {run.id} is a decider's {latest.kind}, and nothing waits for it that could go on",
+                hint=f"`holdfast retry {run.id}` tries dead letters again; `holdfast dead discard` closes one",
             )
         if status == SKIPPED:
             return Changed(changed=False, status=run.status)  # K8: whoever asks again is not told off
@@ -235,7 +249,7 @@ class Operators:
         view.put(WORK, replace(attempts[-1], status=CANCELLED, token=attempts[-1].token + 1))
         run = record(view, run, "dead letter discarded", by=op.by, node=op.node)
         run = replace(run, gave_up=max(0, run.gave_up - 1))
-        if run.ended:
+        if run.ended or run.model == DECIDER:  # an instance goes on without it
             view.put(RUNS, run)
         else:
             waiting = {wait.address for wait in view.find(WaitsOf(run.id))}
@@ -262,6 +276,8 @@ class Operators:
 
     def _reopen(self, view: View, run: Run) -> Run:
         """Back to running, with ready work claimable again when its time has come."""
+        if run.ended and run.model == DECIDER:  # I34: it has ended, and its last effects are tried again
+            return run
         run = replace(run, status=PENDING if run.started is None else RUNNING, reason=None, finished=None)
         view.put(RUNS, run)
         for work in view.find(OpenWork(run.id)):
@@ -290,14 +306,18 @@ class Operators:
             parents = machine.parents(view, run, work.node, self.definitions)
             if parents is not None and parents != work.parents:
                 run = record(view, run, "follows other attempts", node=work.node, attempt=work.attempt + 1)
+            if work.kind == EFFECT:
+                run = replace(run, remaining=run.remaining + 1)
             run = new_attempt(view, run, work, Handing(None), due=view.now, failures=0, losses=0, parents=parents)
+            machine.tried_again(view, run, work)
+            run = existing_run(view, run.id)
         self._blame(view, run)
         return tuple(machine.label(view, run, work.node, self.definitions) for work in again)
 
     def _blame(self, view: View, run: Run) -> Run:
         """The run's error and reason are those of a node that has given up and still stands so, if there is one."""
         run = replace(run, error=None, reason=None)
-        if run.gave_up:
+        if run.gave_up and run.model != DECIDER:
             latest: dict[str, Work] = {work.node: work for work in view.find(AllWork(run.id))}
             for work in latest.values():
                 if work.status in GAVE_UP:

@@ -15,6 +15,10 @@ from holdfast.store.contract import Store
 log = logging.getLogger("holdfast.engine")
 
 FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.05, 0.25  # hints come sooner where the store gives them
+# Thousands may be waited for, and asking for all of them takes long: so many times as long is waited before the next
+# poll, and before the next hint is followed.
+REST_BEFORE_POLL, REST_BEFORE_HINT, LONGEST_REST_SECONDS = 20, 4, 2.0
+QUICK_SECONDS = 0.002
 
 
 class Watch:
@@ -78,14 +82,14 @@ class Watch:
                 self._waiting.pop(run, None)
 
     async def _poll(self) -> None:
-        pause = FIRST_POLL_SECONDS
+        pause, now = FIRST_POLL_SECONDS, asyncio.get_running_loop().time
         while self._waiting:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):  # not wait_for, which swallows a cancel on Python 3.11
                     await self._hint.wait()
                 pause = FIRST_POLL_SECONDS
             self._hint.clear()
-            asked = list(self._waiting)
+            asked, began = list(self._waiting), now()
             try:
                 rows = await self._store.runs(asked)
                 for row in rows:
@@ -94,7 +98,10 @@ class Watch:
                     self._fail(run, _no_such_run(run))  # pruned while it was waited for
             except StoreError as error:
                 log.debug("polling for results failed: %s", error)
-            pause = min(pause * 1.5, LAST_POLL_SECONDS)
+            spent = now() - began
+            pause = max(min(pause * 1.5, LAST_POLL_SECONDS), min(spent * REST_BEFORE_POLL, LONGEST_REST_SECONDS))
+            if spent > QUICK_SECONDS:
+                await asyncio.sleep(min(spent * REST_BEFORE_HINT, LONGEST_REST_SECONDS))
 
     def _fail(self, run: str, error: Exception) -> None:
         for _, future in self._waiting.pop(run, ()):

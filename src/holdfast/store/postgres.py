@@ -65,6 +65,7 @@ class PostgresStore:
         self._sessions: dict[str, Connection] = {}
         self._locked: set[str] = set()  # workers of this process whose session holds their lock
         self._listener: asyncio.Task[None] | None = None
+        self._ear = 0  # the server's number for our listening session, by which we know our own announcements
         self.round_trips = 0  # counted for the test that keeps them few
 
     # -- opening
@@ -357,7 +358,7 @@ class PostgresStore:
     async def announce(self, channels: frozenset[str]) -> None:
         if failpoints.armed:
             await failpoints.reach("announce.before")
-        await self._statement("execute", "notify", sorted(channels))
+        await self._statement("execute", "notify", [f"{channel} {self._ear}" for channel in sorted(channels)])
         if failpoints.armed:
             await failpoints.reach("announce.after")
 
@@ -370,13 +371,21 @@ class PostgresStore:
             connection = await self.connections.connect()
             gone = asyncio.Event()
             connection.add_termination_listener(lambda _: gone.set())
+
+            def hear(_connection: Connection, _pid: int, _channel: str, payload: str) -> None:
+                channel, _, ear = payload.partition(" ")
+                if ear != str(self._ear):  # what this process committed its observers know, and better
+                    heard(channel)
+
             try:
                 with translate():
-                    await connection.add_listener("holdfast", lambda _c, _p, _ch, payload: heard(payload))
+                    await connection.add_listener("holdfast", hear)
+                self._ear = connection.get_server_pid()
                 heard("work")  # whatever was announced while nobody listened
                 heard("ended")
                 await gone.wait()
             finally:
+                self._ear = 0
                 connection.terminate()
 
         async def keep_listening() -> None:

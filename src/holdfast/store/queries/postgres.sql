@@ -344,8 +344,8 @@ DELETE FROM definitions WHERE run = ANY($1::text[])
 -- name: prune_runs
 DELETE FROM runs WHERE id = ANY($1::text[])
 -- name: notify
--- Never in the hot transaction: NOTIFY takes a database-wide lock at commit.
-SELECT pg_notify('holdfast', c) FROM unnest($1::text[]) c
+-- Never in the hot transaction: NOTIFY takes a database-wide lock at commit. Nobody waits for the disk: it is a hint.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify('holdfast', c) FROM unnest($1::text[]) c
 
 -- name: orphans
 SELECT 'work', count(*) FROM work WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)

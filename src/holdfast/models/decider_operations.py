@@ -1,0 +1,229 @@
+"""Decisions of deciders: an input is executed, queued for later, or taken from the inbox."""
+
+from __future__ import annotations
+
+import hashlib
+
+from msgspec.structs import replace
+
+from holdfast.core.decider_operations import (
+    DECIDER,
+    DUPLICATE,
+    INBOX_NODE,
+    INPUT_EVENT,
+    DrainInbox,
+    EnqueueInput,
+    Executed,
+    ExecuteInput,
+    InputGiven,
+    RefuseInput,
+)
+from holdfast.core.errors import UsageError
+from holdfast.core.operations import RECORDED, Operation, Settled
+from holdfast.core.queries import FactsCausedBy, QueuedEvents
+from holdfast.core.rows import (
+    COMPLETED,
+    DEAD_EVENT,
+    EVENTS,
+    INBOX,
+    INPUTS,
+    OPEN_WORK,
+    READY,
+    RUNNING,
+    RUNS,
+    WORK,
+    Event,
+    Input,
+    Run,
+    Work,
+)
+from holdfast.core.view import View
+from holdfast.models.decider import DeciderMachine, Given, code_of
+from holdfast.models.decider_code import DeciderCode
+from holdfast.models.lifecycle import Lifecycle
+from holdfast.models.machine import Definitions, Handing, is_draining, make_ready, mark_running
+
+QUEUED = "queued"
+
+
+class DeciderOperations:
+    def __init__(self, machine: DeciderMachine, lifecycle: Lifecycle, definitions: Definitions) -> None:
+        self.machine = machine
+        self.lifecycle = lifecycle
+        self.definitions = definitions
+
+    def decisions(self) -> dict[type[Operation], object]:
+        return {
+            ExecuteInput: self.execute,
+            EnqueueInput: self.enqueue,
+            DrainInbox: self.drain,
+            RefuseInput: self.refuse,
+        }
+
+    def execute(self, view: View, op: ExecuteInput) -> Executed:
+        code = code_of(self.definitions, op.workflow)
+        run = _instance(view, op, code)
+        given = Given(
+            data=op.data,
+            codec=op.codec,
+            cause=op.id,
+            type=op.type,
+            command=op.command,
+            observe=op.observe,
+        )
+        if view.may_repeat and view.find(FactsCausedBy(run.id, op.id)):
+            return _told(run, "applied")  # K8: this very submission was recorded, and its answer lost
+        fresh = _note_command(view, run, op.command, op.data, code)
+        if not fresh:
+            return _told(self.machine.observed(view, run, given, code, DUPLICATE), DUPLICATE)
+        handing = Handing(op.offer, self.definitions)
+        verdict = self.machine.apply(view, run, given, handing, self.definitions)
+        return _told(view.run(run.id) or run, verdict, handing, view)
+
+    def enqueue(self, view: View, op: EnqueueInput) -> Executed:
+        """Durable when this is committed; applied by a worker, in the order of arrival."""
+        code = code_of(self.definitions, op.workflow)
+        run = _instance(view, op, code)
+        identity = f"{run.id}:input:{op.id}"
+        if view.may_repeat and (view.get(EVENTS, (identity,)) or view.find(FactsCausedBy(run.id, identity))):
+            return _told(run, QUEUED)  # K8
+        if not _note_command(view, run, op.command, op.data, code):
+            return _told(run, DUPLICATE)
+        at = max(view.now, run.due + 1)  # of one instance no two are queued at the same time, so the order is total
+        view.insert(
+            EVENTS,
+            Event(id=identity, name=INPUT_EVENT, target=run.id, payload=op.data, codec=op.codec, at=at),
+        )
+        view.put(RUNS, open_inbox(view, replace(run, mailbox=run.mailbox + 1, due=at)))
+        return _told(run, QUEUED)
+
+    def drain(self, view: View, op: DrainInbox) -> Executed | Settled:
+        held = self.lifecycle.lease_of_turn(view, op)
+        if isinstance(held, Settled):
+            return held
+        run, inbox = held
+        run = mark_running(run, view.now)
+        handing = Handing(op.offer, self.definitions)
+        for event in view.find(QueuedEvents(INPUT_EVENT, run.id, op.limit))[: op.limit]:
+            view.delete(EVENTS, event)
+            run = replace(run, mailbox=run.mailbox - 1)
+            view.put(RUNS, run)
+            given = Given(data=event.payload, codec=event.codec, cause=event.id, source=INBOX, observe=op.observe)
+            self.machine.apply(view, run, given, handing, self.definitions)
+            run = view.run(run.id) or run
+        run = self._set_inbox(view, run, inbox, handing)
+        return _told(run, RECORDED, handing, view)
+
+    def refuse(self, view: View, op: RefuseInput) -> Settled:
+        """I16: an input that cannot be decided is a dead letter, with the reason; those behind it go on."""
+        held = self.lifecycle.lease_of_turn(view, op)
+        if isinstance(held, Settled):
+            return held
+        run, inbox = held
+        for event in view.find(QueuedEvents(INPUT_EVENT, run.id, 1)):
+            if event.id == op.event:
+                view.put(EVENTS, replace(event, status=DEAD_EVENT, reason=op.reason))
+                run = replace(run, mailbox=run.mailbox - 1)
+        run = self._set_inbox(view, run, inbox, Handing(None))
+        return Settled(verdict=RECORDED, run_status=run.status)
+
+    def _set_inbox(self, view: View, run: Run, inbox: Work, handing: Handing) -> Run:
+        """Ready again while something waits, else done until the next input is queued."""
+        if run.mailbox > 0:
+            again = replace(inbox, status=READY, worker=None, due=view.now, failures=0, losses=0, started=None)
+            view.put(WORK, make_ready(view, run, again, handing))
+        else:
+            view.put(WORK, replace(inbox, status=COMPLETED, losses=0, failures=0, finished=view.now))
+            run = replace(run, active=run.active - 1)
+        view.put(RUNS, run)
+        return run
+
+
+def open_inbox(view: View, run: Run) -> Run:
+    """Something waits in the inbox: see that it is looked into. The caller writes the run."""
+    inbox = view.probe(WORK, (run.id, INBOX_NODE, 1))
+    if inbox is None:
+        inbox = Work(
+            run=run.id,
+            node=INBOX_NODE,
+            attempt=1,
+            workflow=run.workflow,
+            kind=INBOX,
+            name=run.workflow,
+            completed=1,
+            queue=run.queue,
+            priority=run.priority,
+            due=view.now,
+            created=view.now,
+        )
+        view.insert(WORK, make_ready(view, run, inbox, Handing(None)))
+        return replace(run, active=run.active + 1)
+    if inbox.status in OPEN_WORK:
+        return run
+    again = replace(inbox, status=READY, worker=None, due=view.now, error=None, started=None, finished=None)
+    view.put(WORK, make_ready(view, run, again, Handing(None)))
+    return replace(run, active=run.active + 1)
+
+
+def _instance(view: View, op: InputGiven, code: DeciderCode) -> Run:
+    """The run of the instance; the first input creates it."""
+    run = view.probe(RUNS, (op.run,))
+    if run is not None:
+        return run
+    if is_draining(view, op.workflow):
+        raise UsageError(
+            f"decider {op.workflow} is being drained and takes no new instances",
+            hint=f"execute it after `holdfast drain {op.workflow} --off`; instances that exist go on",
+        )
+    run = Run(
+        id=op.run,
+        workflow=op.workflow,
+        model=DECIDER,
+        key=op.key,
+        status=RUNNING,
+        codec=op.codec,
+        queue=code.queue,
+        tags=op.tags,
+        created=view.now,
+        started=view.now,
+        updated=view.now,
+    )
+    view.insert(RUNS, run)
+    return run
+
+
+def _note_command(view: View, run: Run, command: str | None, data: bytes, code: DeciderCode) -> bool:
+    """I12: an input under a command id applies once; where the decider has a window, so do equal inputs within it."""
+    if command is not None:
+        key = (run.id, f"command:{command}")
+        if view.probe(INPUTS, key) is not None:
+            return False
+        view.insert(INPUTS, Input(scope=run.id, id=key[1], run=run.id, answer=_digest(data), at=view.now))
+        return True
+    window = code.window
+    if window is None:
+        return True
+    key = (run.id, f"same:{_digest(data)}")
+    number = run.token + 1
+    known = view.probe(INPUTS, key)
+    if known is None:
+        view.insert(INPUTS, Input(scope=run.id, id=key[1], run=run.id, answer=str(number), at=view.now))
+        return True
+    recent = window.last is None or number - int(known.answer) <= window.last
+    young = window.seconds is None or view.now - known.at <= window.seconds * 1_000_000
+    if recent and young:
+        return False
+    view.put(INPUTS, replace(known, answer=str(number), at=view.now))
+    return True
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _told(run: Run, verdict: str, handing: Handing | None = None, view: View | None = None) -> Executed:
+    handed = handing.rows(view) if handing is not None and view is not None else ()
+    return Executed(verdict=verdict, run_status=run.status, sequence=run.base, handed=handed)
+
+
+__all__ = ["DeciderOperations", "open_inbox"]
