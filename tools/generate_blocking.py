@@ -136,7 +136,7 @@ HEAD_IMPORTS = {
     "Settings": "from holdfast.core.settings import Settings",
     "AbstractContextManager": "from contextlib import AbstractContextManager",
 }
-DEFINED_HERE = {"R", "Ts", "BlockingHandle", "BlockingEngine"}
+DEFINED_HERE = {"R", "Ts", "S", "I", "E", "F", "BlockingHandle", "BlockingEngine"}
 
 
 class Module:
@@ -274,6 +274,8 @@ def generated() -> str:
             parts.append("\n".join(f"    {line}" if line else "" for line in written(made, method, module)))
     imports = "\n".join(["from __future__ import annotations", *sorted(set(needed.values()))])
     variables = 'R = TypeVar("R")\nTs = TypeVarTuple("Ts")'
+    # A decider's state, inputs, events and effects.
+    variables += '\nS = TypeVar("S")\nI = TypeVar("I")  # noqa: E741\nE = TypeVar("E")\nF = TypeVar("F")'
     return formatted("\n".join([HEAD, imports, variables, *parts]))
 
 

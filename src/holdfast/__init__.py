@@ -23,13 +23,21 @@ _HOMES = {
     ),
     "holdfast.authoring.dag_nodes": ("PREVIOUS", "step", "task"),
     "holdfast.authoring.dags": ("Dag",),
+    "holdfast.authoring.deciders": ("Decider",),
+    "holdfast.authoring.decision": ("Decision",),
+    "holdfast.authoring.deduplication": ("Dedup", "idempotent"),
+    "holdfast.authoring.effect_context": ("EffectContext",),
     "holdfast.authoring.events": ("Event", "event"),
     "holdfast.authoring.function_commands": (
         *("ChildHandle", "broadcast", "continue_as", "execute", "expose", "now", "on_rollback", "patched", "rng"),
         *("send", "side_effect", "sleep", "start_child", "uuid4", "wait_for"),
     ),
     "holdfast.authoring.functions": ("Workflow", "workflow"),
+    "holdfast.authoring.projections": ("Projection", "projection"),
+    "holdfast.authoring.recorded": ("Recorded", "TimerCancelled"),
     "holdfast.authoring.registry": ("Registry",),
+    "holdfast.authoring.state_machine": ("StateInfo", "StateMachine", "StateMachineDefinition", "TransitionInfo"),
+    "holdfast.authoring.upcasting": ("upcast",),
     "holdfast.blocking": ("BlockingEngine", "BlockingHandle"),
     "holdfast.core.errors": (
         *("HoldfastError", "UsageError", "RunError", "StoreError", "NonRetryable"),
@@ -70,6 +78,8 @@ __all__ += ["Workflow", "workflow", "ChildHandle", "start_child", "continue_as",
 __all__ += ["Event", "event", "Condition", "after", "at", "ended", "any_of", "all_of", "wait_for"]
 __all__ += ["Received", "TimeReached", "RunEnded", "send", "broadcast", "execute", "side_effect"]
 __all__ += ["Delivered", "Queued", "TargetEnded", "TargetNotFound", "sleep", "now", "uuid4", "rng"]
+__all__ += ["Decider", "Decision", "Dedup", "EffectContext", "Recorded", "TimerCancelled", "idempotent", "upcast"]
+__all__ += ["Projection", "projection", "StateInfo", "StateMachine", "StateMachineDefinition", "TransitionInfo"]
 __all__ += ["JSON", "MSGPACK", "__version__"]
 __all__ += ["HoldfastError", "UsageError", "RunError", "StoreError", "NonRetryable", "UnknownWorkflow"]
 __all__ += ["UnknownNode", "DagError", "FlowNotSupported", "GraphError", "KeyConflict", "PayloadRefused"]
@@ -95,6 +105,10 @@ if TYPE_CHECKING:
     from holdfast.authoring.dag_nodes import PREVIOUS, step, task
     from holdfast.authoring.dag_template import DagTemplate, dag_template
     from holdfast.authoring.dags import Dag
+    from holdfast.authoring.deciders import Decider
+    from holdfast.authoring.decision import Decision
+    from holdfast.authoring.deduplication import Dedup, idempotent
+    from holdfast.authoring.effect_context import EffectContext
     from holdfast.authoring.events import Event, event
     from holdfast.authoring.flow_control import (
         CancelThisRun,
@@ -122,7 +136,11 @@ if TYPE_CHECKING:
         wait_for,
     )
     from holdfast.authoring.functions import Workflow, workflow
+    from holdfast.authoring.projections import Projection, projection
+    from holdfast.authoring.recorded import Recorded, TimerCancelled
     from holdfast.authoring.registry import Registry
+    from holdfast.authoring.state_machine import StateInfo, StateMachine, StateMachineDefinition, TransitionInfo
+    from holdfast.authoring.upcasting import upcast
     from holdfast.blocking import BlockingEngine, BlockingHandle
     from holdfast.core.codec import JSON, MSGPACK, Codec, Codecs
     from holdfast.core.errors import (

@@ -15,18 +15,24 @@ from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dag_builder import BuiltDag
 from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag
+from holdfast.authoring.deciders import Decider
 from holdfast.authoring.events import Event
+from holdfast.authoring.recorded import Recorded
+from holdfast.authoring.state_machine import StateMachine
 from holdfast.checking import Checked
 from holdfast.core.function_operations import Sent
 from holdfast.core.graph import Graph
+from holdfast.core.operations import Operation
 from holdfast.core.rows import Hold, Wait
 from holdfast.core.settings import Settings
 from holdfast.dag_reading import AncestryReport
 from holdfast.dead_letters import DeadLetter
-from holdfast.engine import Engine, EngineStats
+from holdfast.deciding import Instance, InstanceSnapshot, ObservedInput, Transition
+from holdfast.engine import Engine
 from holdfast.explain import Explanation
 from holdfast.handle import Handle, HistoryEntry, NodeState, StepExecution
 from holdfast.listing import Runs
+from holdfast.operating import EngineStats
 from holdfast.runtime.loop_thread import LoopThread
 from holdfast.runtime.worker import Worker
 from holdfast.start_options import Identified, StartOptions
@@ -34,6 +40,10 @@ from holdfast.store.contract import Finding, WorkerRow
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
+S = TypeVar("S")
+I = TypeVar("I")  # noqa: E741
+E = TypeVar("E")
+F = TypeVar("F")
 
 
 class BlockingHandle(Generic[R]):
@@ -219,6 +229,128 @@ class BlockingEngine:
         with self.worker(queues=queues, concurrency=concurrency):
             (stop or threading.Event()).wait()
 
+    def execute(self, decider: type[Decider[S, I, E, F]] | str, input: I, /, *, command_id: str | None = None) -> None:
+        """Give an instance an input: fold, decide, append, enqueue and schedule, in one transaction."""
+        self._thread.run(self._engine.execute(decider, input, command_id=command_id))
+
+    def execute_dynamic(self, decider: str, payload: Mapping[str, Any], /, *, command_id: str | None = None) -> None:
+        """`execute` for untyped callers: the payload has "type", the name of the input's class, and its fields."""
+        self._thread.run(self._engine.execute_dynamic(decider, payload, command_id=command_id))
+
+    def enqueue_input(
+        self,
+        decider: type[Decider[S, I, E, F]] | str,
+        input: I | Mapping[str, Any],
+        /,
+        *,
+        command_id: str | None = None,
+    ) -> None:
+        """Keep an input for an instance; a worker applies it soon, in the order in which inputs were enqueued."""
+        self._thread.run(self._engine.enqueue_input(decider, input, command_id=command_id))
+
+    def state(self, decider: type[Decider[S, I, E, F]], workflow_id: str, /, *, at: int | datetime | None = None) -> S:
+        """The state of an instance now, after its event number `at`, or at that time; the initial one before any."""
+        return self._thread.run(self._engine.state(decider, workflow_id, at=at))
+
+    def stream(
+        self, decider: type[Decider[S, I, E, F]], workflow_id: str, /, *, after: int = 0, limit: int | None = None
+    ) -> list[Recorded[E]]:
+        """The events of an instance, oldest first, and the engine's own records among them (`system`)."""
+        return self._thread.run(self._engine.stream(decider, workflow_id, after=after, limit=limit))
+
+    def snapshot(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> InstanceSnapshot:
+        """The state of an instance with its pending effects and timers, its inbox and what was observed of it."""
+        return self._thread.run(self._engine.snapshot(decider, workflow_id))
+
+    def instances(
+        self,
+        decider: type[Decider[S, I, E, F]] | str,
+        /,
+        *,
+        status: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[Instance]:
+        """Instances of a decider; `after` is the run_id of the last one of the page before."""
+        return self._thread.run(self._engine.instances(decider, status=status, limit=limit, after=after))
+
+    def observations(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> list[ObservedInput]:
+        """The inputs that an instance was given, as far as `observe_inputs` kept them."""
+        return self._thread.run(self._engine.observations(decider, workflow_id))
+
+    def transitions(self, decider: type[Decider[S, I, E, F]] | str, /) -> list[Transition]:
+        """Which ways instances were seen to take, and how often; needs `observe_inputs`."""
+        return self._thread.run(self._engine.transitions(decider))
+
+    def observed_state_machine(self, decider: type[Decider[S, I, E, F]] | str, /) -> StateMachine:
+        """The state machine that instances were seen to be, to be drawn with .mermaid() and .dot()."""
+        return self._thread.run(self._engine.observed_state_machine(decider))
+
+    def delete_snapshot(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> bool:
+        """Forget the stored state of an instance; it is folded anew when it is needed (I38). False if there is none."""
+        return self._thread.run(self._engine.delete_snapshot(decider, workflow_id))
+
+    def fork(
+        self, run: str | Identified, *, from_node: str, key: str | None = None, by: str = "an operator"
+    ) -> BlockingHandle[Any]:
+        """A new run of the same workflow and input that shares every completed node except `from_node` and whatever
+        depends on it (I29). The run it is taken from stays as it is.
+        """
+        return BlockingHandle(
+            self._thread, self._thread.run(self._engine.fork(run, from_node=from_node, key=key, by=by))
+        )
+
+    def check(self, workflows: list[str] | None = None) -> list[Checked]:
+        """Before a deploy: every open run against the code of this process. Nothing is started or written."""
+        return self._thread.run(self._engine.check(workflows))
+
+    def stats(self) -> EngineStats:
+        return self._thread.run(self._engine.stats())
+
+    def workers(self) -> list[WorkerRow]:
+        return self._thread.run(self._engine.workers())
+
+    def maintenance(
+        self, on: bool, *, workflow: str | None = None, queue: str | None = None, by: str = "an operator"
+    ) -> None:
+        """Claim nothing (of a workflow, of a queue, or at all) while on; everything is still accepted."""
+        self._thread.run(self._engine.maintenance(on, workflow=workflow, queue=queue, by=by))
+
+    def drain(self, workflow: str, *, on: bool = True, by: str = "an operator") -> int:
+        """Accept no new runs of a workflow while on; how many of its runs have not ended yet."""
+        return self._thread.run(self._engine.drain(workflow, on=on, by=by))
+
+    def open_runs(self, workflow: str) -> int:
+        """How many runs of a workflow have not ended yet."""
+        return self._thread.run(self._engine.open_runs(workflow))
+
+    def holds(self) -> list[Hold]:
+        """What is in maintenance or being drained."""
+        return self._thread.run(self._engine.holds())
+
+    def dead(self, limit: int = 100) -> list[DeadLetter]:
+        """Dead letters, oldest first: work that could not be run, and events that nobody could take."""
+        return self._thread.run(self._engine.dead(limit))
+
+    def replay_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
+        """Give a dead node of a run a new attempt, or bring a dead event (its id alone) to whoever waits for it.
+
+        False if there is nothing to replay.
+        """
+        return self._thread.run(self._engine.replay_dead(id, node, by=by))
+
+    def discard_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
+        """Close a dead letter for good: the run of a dead node fails, a dead event (its id alone) is gone."""
+        return self._thread.run(self._engine.discard_dead(id, node, by=by))
+
+    def prune(self, *, older_than_seconds: float, on_batch: Callable[[int], None] | None = None) -> int:
+        """Delete runs that ended longer ago than this, in small batches; how many."""
+        return self._thread.run(self._engine.prune(older_than_seconds=older_than_seconds, on_batch=on_batch))
+
+    def doctor(self) -> list[Finding]:
+        """Whether the store is healthy."""
+        return self._thread.run(self._engine.doctor())
+
     @overload
     def start(
         self, workflow: Dag | BuiltDag | BoundTemplate, /, **options: Unpack[StartOptions]
@@ -320,6 +452,10 @@ class BlockingEngine:
         """Claim and run work in this process while the context lasts."""
         return self._thread.entered(self._engine.worker(queues=queues, concurrency=concurrency))
 
+    def apply_in(self, tx: Any, operation: Operation) -> Any:
+        """Apply an operation in a PostgreSQL transaction of the caller's own."""
+        return self._thread.run(self._engine.apply_in(tx, operation))
+
     def settle(self, *, timeout: float | None = None) -> None:
         """Return when nothing is due and nothing is running. What waits for an event, a time or a person waits on."""
         self._thread.run(self._engine.settle(timeout=timeout))
@@ -346,64 +482,3 @@ class BlockingEngine:
     def find_executions(self, ancestry_hash: str) -> list[tuple[str, StepExecution]]:
         """The attempts that carry this hash, each with its run: one, and one more for every fork that shares it."""
         return self._thread.run(self._engine.find_executions(ancestry_hash))
-
-    def fork(
-        self, run: str | Identified, *, from_node: str, key: str | None = None, by: str = "an operator"
-    ) -> BlockingHandle[Any]:
-        """A new run of the same workflow and input that shares every completed node except `from_node` and whatever
-        depends on it (I29). The run it is taken from stays as it is.
-        """
-        return BlockingHandle(
-            self._thread, self._thread.run(self._engine.fork(run, from_node=from_node, key=key, by=by))
-        )
-
-    def check(self, workflows: list[str] | None = None) -> list[Checked]:
-        """Before a deploy: every open run against the code of this process. Nothing is started or written."""
-        return self._thread.run(self._engine.check(workflows))
-
-    def stats(self) -> EngineStats:
-        return self._thread.run(self._engine.stats())
-
-    def workers(self) -> list[WorkerRow]:
-        return self._thread.run(self._engine.workers())
-
-    def maintenance(
-        self, on: bool, *, workflow: str | None = None, queue: str | None = None, by: str = "an operator"
-    ) -> None:
-        """Claim nothing (of a workflow, of a queue, or at all) while on; everything is still accepted."""
-        self._thread.run(self._engine.maintenance(on, workflow=workflow, queue=queue, by=by))
-
-    def drain(self, workflow: str, *, on: bool = True, by: str = "an operator") -> int:
-        """Accept no new runs of a workflow while on; how many of its runs have not ended yet."""
-        return self._thread.run(self._engine.drain(workflow, on=on, by=by))
-
-    def open_runs(self, workflow: str) -> int:
-        """How many runs of a workflow have not ended yet."""
-        return self._thread.run(self._engine.open_runs(workflow))
-
-    def holds(self) -> list[Hold]:
-        """What is in maintenance or being drained."""
-        return self._thread.run(self._engine.holds())
-
-    def dead(self, limit: int = 100) -> list[DeadLetter]:
-        """Dead letters, oldest first: work that could not be run, and events that nobody could take."""
-        return self._thread.run(self._engine.dead(limit))
-
-    def replay_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
-        """Give a dead node of a run a new attempt, or bring a dead event (its id alone) to whoever waits for it.
-
-        False if there is nothing to replay.
-        """
-        return self._thread.run(self._engine.replay_dead(id, node, by=by))
-
-    def discard_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
-        """Close a dead letter for good: the run of a dead node fails, a dead event (its id alone) is gone."""
-        return self._thread.run(self._engine.discard_dead(id, node, by=by))
-
-    def prune(self, *, older_than_seconds: float, on_batch: Callable[[int], None] | None = None) -> int:
-        """Delete runs that ended longer ago than this, in small batches; how many."""
-        return self._thread.run(self._engine.prune(older_than_seconds=older_than_seconds, on_batch=on_batch))
-
-    def doctor(self) -> list[Finding]:
-        """Whether the store is healthy."""
-        return self._thread.run(self._engine.doctor())

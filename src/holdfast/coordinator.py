@@ -10,6 +10,10 @@ not be decided on memory (a cancel, a broadcast), or lost a race, takes the lock
 then runs in sorted order, load rows in later statements, decide, write, commit. Both paths decide with
 the same functions over a View, so they cannot disagree about what an operation means.
 
+Where the store writes while this process computes (PostgreSQL), a crowd is served in two batches that take turns: one
+is *under way* while the other is decided. They share no run and no key, and whatever takes the locked path waits for
+both, so that the order in which operations are decided is the same as without this.
+
 What can go wrong, and what happens then:
 - a decision refuses or raises: its own changes are undone, its caller gets the error, the rest of the
   batch commits (K7); no exception and no cancelled caller stops this loop (K9);
@@ -26,7 +30,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from holdfast.core import failpoints
@@ -48,6 +52,8 @@ T = TypeVar("T")
 SLOW_DECISION_SECONDS = 0.1
 CONFLICTS_BEFORE_HALVING = 10
 _TURN = frozenset({TURN})
+UNDER_WAY_LIMIT = 2  # batches that are flushed at the same time, where the store gains by it
+CROWD = 32  # operations that wait from which on they are worth two commits
 ASIDE_LIMIT = 3  # connections that may wait for runs which someone slow has locked; the store has six
 RECONNECT_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -107,6 +113,21 @@ class _Submitted:
             self.future.set_result(self.result)
 
 
+class _Decided:
+    """What came of deciding a batch on remembered rows: what to flush, and what has to take the locked path."""
+
+    __slots__ = ("changes", "fast", "seconds", "slow", "view")
+
+    def __init__(
+        self, fast: list[_Submitted], slow: list[_Submitted], view: View, changes: Changes, seconds: float
+    ) -> None:
+        self.fast = fast
+        self.slow = slow
+        self.view = view
+        self.changes = changes
+        self.seconds = seconds
+
+
 class Coordinator:
     """Batches operations and applies each batch in one transaction."""
 
@@ -137,6 +158,7 @@ class Coordinator:
         self._aside: dict[str, asyncio.Task[None]] = {}  # who is the last to work on a run that someone slow has locked
         self._aside_tasks: set[asyncio.Task[None]] = set()
         self._aside_room = asyncio.Semaphore(ASIDE_LIMIT)
+        self._under_way: dict[asyncio.Task[None], frozenset[str]] = {}  # batches, with the names that they concern
 
     # -- the public verbs
 
@@ -173,6 +195,11 @@ class Coordinator:
         if runner is not None and not runner.done():
             await asyncio.wait([runner], timeout=self._timeout)
             runner.cancel()
+        if under_way := set(self._under_way):
+            await asyncio.wait(under_way, timeout=self._timeout)
+            for task in under_way:
+                task.cancel()
+            await asyncio.wait(under_way)
         if aside := set(self._aside_tasks):
             await asyncio.wait(aside, timeout=self._timeout)
             for task in aside:
@@ -185,19 +212,66 @@ class Coordinator:
 
     async def _drain(self) -> None:
         while self._queue:
-            batch = [self._queue.popleft() for _ in range(min(self._batch_limit, len(self._queue)))]
+            waiting = len(self._queue)
+            takes_turns = self.store.flushes_overlap and (waiting >= CROWD or bool(self._under_way))
+            if takes_turns and not self._under_way:
+                waiting = (waiting + 1) // 2
+            batch = [self._queue.popleft() for _ in range(min(self._batch_limit, waiting))]
             if failpoints.armed:
                 await failpoints.reach("batch.taken")
-            if self._aside:
-                batch = self._behind_those_aside(batch)
-            try:
-                await self._apply(batch)
-            except asyncio.CancelledError:
-                self._fail(batch, EngineClosed("the engine was closed before this was recorded"))
-                raise
-            except Exception as error:  # K9: whatever happened, the next batch must still be served
-                log.exception("a batch of %d operations failed", len(batch))
-                self._fail(batch, error)
+            await self._guarded(batch, self._take_turns(batch) if takes_turns else self._serve(batch))
+
+    async def _guarded(self, batch: list[_Submitted], served: Coroutine[Any, Any, None]) -> None:
+        try:
+            await served
+        except asyncio.CancelledError:
+            self._fail(batch, EngineClosed("the engine was closed before this was recorded"))
+            raise
+        except Exception as error:  # K9: whatever happened, the next batch must still be served
+            log.exception("a batch of %d operations failed", len(batch))
+            self._fail(batch, error)
+
+    async def _serve(self, batch: list[_Submitted]) -> None:
+        if self._aside:
+            batch = self._behind_those_aside(batch)
+        await self._apply(batch)
+
+    async def _take_turns(self, batch: list[_Submitted]) -> None:
+        """Decide it at once and leave it to a task to flush it, unless it concerns what is under way; then after that.
+
+        What has to take the locked path does so when nothing is under way any more.
+        """
+        names = frozenset(name for item in batch for name in item.operation.ordered_by)
+        alone = any(item.operation.locked or item.operation.concerns_all for item in batch)
+        while self._under_way and (
+            alone
+            or len(self._under_way) >= UNDER_WAY_LIMIT
+            or not all(names.isdisjoint(others) for others in self._under_way.values())
+        ):
+            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+        if alone or self._aside:
+            await self._all_done()
+            await self._serve(batch)
+            return
+        decided = self._decide_fast(batch, [])
+        if decided.fast:
+            flush = self._guarded(decided.fast, self._finish(decided))
+            task = asyncio.get_running_loop().create_task(flush, name="holdfast-flush")
+            self._under_way[task] = names
+            task.add_done_callback(self._under_way.pop)
+        if decided.slow:
+            await self._all_done()
+            await self._apply_locked(decided.slow)
+
+    async def _all_done(self) -> None:
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    async def _finish(self, decided: _Decided) -> None:
+        """Flush what was decided; whatever that shows to be out of date takes the locked path."""
+        slow = await self._apply_fast(decided.fast, decided)
+        if slow:
+            await self._apply_locked(sorted(slow, key=lambda item: item.number))
 
     def _fail(self, batch: list[_Submitted], error: BaseException) -> None:
         for item in batch:
@@ -214,14 +288,15 @@ class Coordinator:
 
     # -- the fast path
 
-    async def _apply_fast(self, batch: list[_Submitted]) -> list[_Submitted]:
+    async def _apply_fast(self, batch: list[_Submitted], decided: _Decided | None = None) -> list[_Submitted]:
         """Decide on remembered rows, flush guarded. What is returned must take the locked path."""
         slow: list[_Submitted] = []
         pending = batch
         for _ in range(2):  # a second time for those that the guard did not miss
-            began = self._clock.monotonic()
-            fast, left, view, changes = self._decide_fast(pending, slow)
-            slow += left
+            if decided is None:
+                decided = self._decide_fast(pending, slow)
+                slow += decided.slow
+            fast, changes = decided.fast, decided.changes
             if not fast:
                 return slow
             started = self._clock.monotonic()
@@ -239,18 +314,18 @@ class Coordinator:
                     item.may_repeat = not isinstance(error, Conflict)
                 return slow + fast
             if not missed:
-                spent = Spent(decide=started - began, write=self._clock.monotonic() - started)
-                self._commit(fast, view, changes, spent, locked=False)
+                spent = Spent(decide=decided.seconds, write=self._clock.monotonic() - started)
+                self._commit(fast, decided.view, changes, spent, locked=False)
                 return slow
+            decided = None
             for run in missed:
                 self.cache.drop(run)
             slow += [item for item in fast if not missed.isdisjoint(item.operation.runs)]
             pending = [item for item in fast if missed.isdisjoint(item.operation.runs)]
         return slow + pending
 
-    def _decide_fast(
-        self, batch: list[_Submitted], already_slow: list[_Submitted]
-    ) -> tuple[list[_Submitted], list[_Submitted], View, Changes]:
+    def _decide_fast(self, batch: list[_Submitted], already_slow: list[_Submitted]) -> _Decided:
+        began = self._clock.monotonic()
         view = View(self.cache, now=self.store.now(), optimistic=True)
         fast: list[_Submitted] = []
         slow: list[_Submitted] = []
@@ -272,7 +347,8 @@ class Coordinator:
                 reaching = min(reaching, item.number) if item.reaches_out else reaching
             else:
                 fast.append(item)
-        return fast, slow, view, view.changes()
+        changes = view.changes()
+        return _Decided(fast, slow, view, changes, self._clock.monotonic() - began)
 
     def _decide(self, view: View, item: _Submitted) -> Sequence[Need]:
         """Decide one operation. What it needs but the View has not loaded, if anything."""

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack, over
 
 import msgspec
 
-from holdfast import dead_letters
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.context import current, is_running
 from holdfast.authoring.dag_builder import BuiltDag
@@ -28,20 +27,18 @@ from holdfast.authoring.dags import Dag
 from holdfast.authoring.events import Event
 from holdfast.authoring.registry import Registry, default_registry
 from holdfast.authoring.startable import resolve_start
-from holdfast.checking import Checked, check_runs
 from holdfast.coordinator import Coordinator
 from holdfast.core.errors import EngineClosed, UsageError
 from holdfast.core.function_operations import Sent
-from holdfast.core.operations import ForkRun, SetHold, Started, StartRun
-from holdfast.core.queries import Holds
-from holdfast.core.rows import Hold
+from holdfast.core.operations import Operation, Started, StartRun
 from holdfast.core.settings import Settings, make_settings
-from holdfast.dead_letters import DeadLetter
+from holdfast.deciding import Deciding
 from holdfast.handle import Handle, StepExecution, executions_by_ancestry
 from holdfast.joining import apply_in, start_in
 from holdfast.listing import Runs, page_of, question
 from holdfast.models.dag import definition_id
 from holdfast.models.decisions import decisions
+from holdfast.operating import Operating
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.announcer import ENDED, Announcer
 from holdfast.runtime.announcer import WORK as WORK_CHANNEL
@@ -65,7 +62,7 @@ from holdfast.start_options import (
     checked_text,
     start_operation,
 )
-from holdfast.store.contract import Finding, FindRuns, Store, StoreStats, WorkerRow
+from holdfast.store.contract import Store
 
 if TYPE_CHECKING:
     from holdfast.blocking import BlockingEngine
@@ -75,17 +72,8 @@ log = logging.getLogger("holdfast.engine")
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
-PRUNE_BATCH = 200
 
-
-class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store holds, and what this process has counted since it opened the engine."""
-
-    store: StoreStats
-    process: dict[str, Any]
-
-
-class Engine:
+class Engine(Deciding, Operating):
     """A door to one store.
 
     `async with Engine(url) as engine:` opens it (and migrates the schema), `engine.worker()` runs work in
@@ -107,7 +95,7 @@ class Engine:
         self.codecs = open_codecs(self.settings.codec)
         self.system = system or real_system()
         self.registry = registry or default_registry
-        self.definitions = RegistryDefinitions(self.registry)
+        self.definitions = RegistryDefinitions(self.registry, self.codecs, self.settings.payload_limit_bytes)
         self.metrics: t.Metrics = metrics or t.Recorder()
         self._levels = t.Levels(self.metrics)
         self._given_store = store
@@ -155,7 +143,11 @@ class Engine:
             raise
         coordinator = Coordinator(
             store,
-            decisions(self.definitions),
+            decisions(
+                self.definitions,
+                folding=self.definitions.folding,
+                observe_inputs=self.settings.observe_inputs,
+            ),
             self.system.clock,
             batch_limit=self.settings.batch_limit,
             cache_rows=self.settings.cache_rows,
@@ -166,6 +158,7 @@ class Engine:
         self.stray_events = StrayEventKeeper(store, coordinator)
         coordinator.observers += [self._watch.on_commit, Counting(self.metrics).on_commit]
         coordinator.observers.append(self.stray_events.on_commit)
+        coordinator.observers.append(lambda commit: self.definitions.folding.absorb(commit.changes))
         if os.environ.get("HOLDFAST_TRACE") == "operations":
             tracer = Tracer(sys.stderr.write)
             coordinator.observers.append(tracer.on_commit)
@@ -434,6 +427,14 @@ class Engine:
             if worker in self._workers:
                 self._workers.remove(worker)
 
+    def expect_queue(self, queue: str) -> None:
+        """Work was put on this queue: say so if nobody serves it."""
+        self._unserved.expect(queue, self._workers)
+
+    async def apply_in(self, tx: Any, operation: Operation) -> Any:
+        """Apply an operation in a PostgreSQL transaction of the caller's own."""
+        return await apply_in(tx, operation, self.store, self.coordinator)
+
     @property
     def local_workers(self) -> tuple[Worker, ...]:
         """The workers of this engine in this process."""
@@ -498,103 +499,3 @@ class Engine:
     async def find_executions(self, ancestry_hash: str) -> list[tuple[str, StepExecution]]:
         """The attempts that carry this hash, each with its run: one, and one more for every fork that shares it."""
         return await executions_by_ancestry(self, checked_text(ancestry_hash, "ancestry_hash"))
-
-    # -- operating
-
-    async def fork(
-        self, run: str | Identified, *, from_node: str, key: str | None = None, by: str = "an operator"
-    ) -> Handle[Any]:
-        """A new run of the same workflow and input that shares every completed node except `from_node` and whatever
-        depends on it (I29). The run it is taken from stays as it is."""
-        source = checked_text(run if isinstance(run, str) else run.id, "a run id")
-        await self.get(source).load_graph()  # a large graph is not read inside the decision
-        forked: Started = await self.coordinator.submit(
-            ForkRun(
-                run=self.system.ids.new(),
-                source=source,
-                from_node=checked_text(from_node, "from_node"),
-                key=None if key is None else checked_text(key, "key"),
-                by=checked_text(by, "by"),
-            )
-        )
-        return Handle(self, forked.run, key)
-
-    async def check(self, workflows: list[str] | None = None) -> list[Checked]:
-        """Before a deploy: every open run against the code of this process. Nothing is started or written."""
-        return [checked async for checked in check_runs(self, workflows)]
-
-    async def stats(self) -> EngineStats:
-        snapshot = getattr(self.metrics, "snapshot", dict)
-        return EngineStats(store=await self.store.stats(), process=snapshot())
-
-    async def workers(self) -> list[WorkerRow]:
-        return await self.store.workers()
-
-    async def maintenance(
-        self, on: bool, *, workflow: str | None = None, queue: str | None = None, by: str = "an operator"
-    ) -> None:
-        """Claim nothing (of a workflow, of a queue, or at all) while on; everything is still accepted."""
-        if workflow is not None and queue is not None:
-            raise UsageError("maintenance takes a workflow or a queue, not both", hint="call it twice")
-        scope = "workflow" if workflow is not None else "queue" if queue is not None else "all"
-        name = "" if scope == "all" else checked_text(workflow if queue is None else queue, scope)
-        await self.coordinator.submit(SetHold(scope=scope, name=name, on=on, by=checked_text(by, "by")))
-        if not on:
-            for worker in self._workers:
-                worker.wake()
-
-    async def drain(self, workflow: str, *, on: bool = True, by: str = "an operator") -> int:
-        """Accept no new runs of a workflow while on; how many of its runs have not ended yet."""
-        await self.coordinator.submit(
-            SetHold(scope="drain", name=checked_text(workflow, "workflow"), on=on, by=checked_text(by, "by"))
-        )
-        return await self.open_runs(workflow)
-
-    async def open_runs(self, workflow: str) -> int:
-        """How many runs of a workflow have not ended yet."""
-        count, after = 0, None
-        statuses = ("pending", "running", "suspended", "paused", "cancelling")
-        while True:
-            rows = await self.store.find(FindRuns(workflow=workflow, status=statuses, limit=1000, after=after))
-            count += len(rows)
-            if len(rows) < 1000:
-                return count
-            after = rows[-1].id
-
-    async def holds(self) -> list[Hold]:
-        """What is in maintenance or being drained."""
-        return await self.store.rows(Holds())
-
-    async def dead(self, limit: int = 100) -> list[DeadLetter]:
-        """Dead letters, oldest first: work that could not be run, and events that nobody could take."""
-        return await dead_letters.list_dead(self, limit)
-
-    async def replay_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
-        """Give a dead node of a run a new attempt, or bring a dead event (its id alone) to whoever waits for it.
-
-        False if there is nothing to replay.
-        """
-        return await dead_letters.replay(self, id, node, by)
-
-    async def discard_dead(self, id: str, node: str | None = None, *, by: str = "an operator") -> bool:
-        """Close a dead letter for good: the run of a dead node fails, a dead event (its id alone) is gone."""
-        return await dead_letters.discard(self, id, node, by)
-
-    async def prune(self, *, older_than_seconds: float, on_batch: Callable[[int], None] | None = None) -> int:
-        """Delete runs that ended longer ago than this, in small batches; how many."""
-        if not 0 <= older_than_seconds < 1e12:  # NaN is neither
-            raise UsageError(f"older_than_seconds is {older_than_seconds}", hint="give an age of 0 or more seconds")
-        before = self.store.now() - int(older_than_seconds * 1e6)
-        total = 0
-        while True:
-            count = await self.store.prune(before, PRUNE_BATCH)
-            total += count
-            if on_batch is not None:
-                on_batch(total)
-            if count < PRUNE_BATCH:
-                return total
-            await asyncio.sleep(0)  # let others commit in between
-
-    async def doctor(self) -> list[Finding]:
-        """Whether the store is healthy."""
-        return await self.store.doctor()

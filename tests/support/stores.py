@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+from msgspec.structs import replace
 
-from holdfast.core.rows import TABLES, Row, Table
+from holdfast.core.rows import STREAM, TABLES, Row, Table
 from holdfast.core.seams import Clock
 from holdfast.core.view import Changes
 from holdfast.runtime.system import InlineExecutor, RealClock, ThreadExecutor, sleep
@@ -143,8 +144,10 @@ def _emptied_database(databases: Databases) -> str:
 
 
 async def every_row(store: Store) -> dict[str, list[Any]]:
-    """All that is stored, table by table, in the order of the keys."""
-    return {table.name: sorted(await _rows(store, table), key=table.key) for table in TABLES}
+    """All that is stored, table by table, in the order of the keys; without positions, which no two stores share."""
+    stored = {table.name: sorted(await _rows(store, table), key=table.key) for table in TABLES}
+    stored[STREAM.name] = [replace(fact, position=0) for fact in stored[STREAM.name]]
+    return stored
 
 
 async def _rows(store: Store, table: Table[Any]) -> list[Any]:

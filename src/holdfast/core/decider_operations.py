@@ -28,7 +28,7 @@ class InputGiven(RunOperation, frozen=True, kw_only=True, gc=False):
     key: str
     data: bytes
     codec: str = "json"
-    type: str = ""
+    input_type: str = ""
     command: str | None = None
     tags: str = "{}"
 
@@ -61,6 +61,12 @@ class RefuseInput(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 
     reason: str
     event: str  # the id of its row
+
+
+class ForgetSnapshot(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """Delete the stored state of an instance (I38)."""
+
+    locked: ClassVar[bool] = True
 
 
 class Executed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):

@@ -38,6 +38,7 @@ AnyOperation = (
     | deciders.EnqueueInput
     | deciders.DrainInbox
     | deciders.RefuseInput
+    | deciders.ForgetSnapshot
 )
 
 AnyResult = kernel.Started | kernel.Settled | kernel.Changed | functions.Stepped | functions.Sent | deciders.Executed

@@ -12,12 +12,14 @@ from holdfast.core.rows import (
     GATE_PAUSED,
     HOLDS,
     LEASED,
+    OBSERVATIONS,
     OPEN_WORK,
     ORPHANED,
     PAUSED,
     QUEUED_EVENT,
     READY,
     RUNS,
+    SNAPSHOTS,
     STREAM,
     WAITS,
     WORK,
@@ -26,7 +28,9 @@ from holdfast.core.rows import (
     Fact,
     Hold,
     Key,
+    Observation,
     Run,
+    Snapshot,
     Table,
     Wait,
     Work,
@@ -226,6 +230,34 @@ class StreamAfter(Query, frozen=True, gc=False):
 
     def matches(self, row: Fact) -> bool:
         return row.run == self.run and row.sequence > self.after
+
+
+class SnapshotOf(Query, frozen=True, gc=False):
+    """The snapshot of an instance, for those who are outside a decision."""
+
+    table: ClassVar[Table[Any]] = SNAPSHOTS
+    run: str
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Snapshot) -> bool:
+        return row.run == self.run
+
+
+class ObservationsOf(Query, frozen=True, gc=False):
+    """What was observed of an instance's inputs, for those who are outside a decision."""
+
+    table: ClassVar[Table[Any]] = OBSERVATIONS
+    run: str
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Observation) -> bool:
+        return row.run == self.run
 
 
 class FactsCausedBy(Query, frozen=True, gc=False):

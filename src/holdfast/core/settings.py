@@ -19,6 +19,8 @@ from holdfast.core.errors import UsageError
 
 NOT_SETTINGS = {"HOLDFAST_URL", "HOLDFAST_TRACE", "HOLDFAST_FAILPOINT", "HOLDFAST_FAILPOINT_FILE", "HOLDFAST_APP"}
 
+OBSERVED = ("off", "type", "payload")
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -60,6 +62,8 @@ class Settings:
     """How long a waiting function stays in memory."""
     child_depth: int = 100
     """How many levels of children a run may have below it; a workflow that starts itself for ever is stopped there."""
+    observe_inputs: str = "off"
+    """What is kept of each input that a decider is given: "off", "type", or "payload" with the whole of it."""
     hand_over: bool = True
     """Whether newly ready work may be leased to this process in the commit that makes it ready."""
 
@@ -69,6 +73,10 @@ class Settings:
             if field.name == "codec":
                 if not (isinstance(value, str) and ":" in value):  # what that names is looked up by the engine
                     codecs_for(value)
+                continue
+            if field.name == "observe_inputs":
+                if value not in OBSERVED:
+                    raise UsageError(f"observe_inputs is {value!r}", hint=f"use one of {', '.join(OBSERVED)}")
                 continue
             if kind == "bool":
                 if not isinstance(value, bool):
@@ -114,6 +122,8 @@ def _parsed(variable: str, text: str, kind: str) -> Any:
         if text.lower() in ("0", "false", "no", "off"):
             return False
         raise UsageError(f"{variable} is {text!r}", hint="use on or off")
+    if kind == "str":
+        return text
     if "Codec" in kind:
         if text in ("json", "msgpack") or ":" in text:
             return text

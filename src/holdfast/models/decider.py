@@ -12,6 +12,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.core.codec_label import unlabelled
 from holdfast.core.decider_operations import APPLIED, DECIDER, IGNORED, TIMER_CANCELLED
 from holdfast.core.errors import DecideFailed, HoldfastError, UnknownNode, UnknownWorkflow, UsageError
 from holdfast.core.operations import StartRun
@@ -39,7 +40,7 @@ from holdfast.core.rows import (
 from holdfast.core.view import View
 from holdfast.models.decider_code import Decided, DeciderCode, NewEffect, NewEvent, NewTimer
 from holdfast.models.delivery import gate_for
-from holdfast.models.folding import Folded, Folding
+from holdfast.models.folding import Folded, Folding, own
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready
 
 ACTIVE = frozenset({READY, LEASED})
@@ -101,7 +102,7 @@ class DeciderMachine:
 
     def _decide(self, view: View, run: Run, folded: Folded, given: Given, code: DeciderCode) -> Decided:
         try:
-            return code.decide(view.now, folded.state, given.data, given.codec)
+            return code.decide(view.now, own(folded.state, code), given.data, given.codec)
         except HoldfastError:
             raise
         except Exception as error:
@@ -204,8 +205,10 @@ class DeciderMachine:
             run = replace(run, remaining=run.remaining - 1)
         view.put(RUNS, run)
         if work.status == COMPLETED and work.result is not None:
-            # What is stored as its result is an input of the decider's own, in the codec it says.
-            given = Given(data=work.result, codec=work.codec, cause=work.node, source=work.kind, observe=self.observe)
+            follows = unlabelled(work.result)
+            given = Given(
+                data=follows.data, codec=follows.codec, cause=work.node, source=work.kind, observe=self.observe
+            )
             self.apply(view, run, given, handing, definitions)
         run = _known(view, run)
         if work.kind == EFFECT and run.remaining:

@@ -67,8 +67,12 @@ class DeciderCode(Protocol):
     queue: str
     snapshot_every: int  # events between two snapshots; 0: none are made
     window: Window | None
-    code: str  # digest of what folds the state: a snapshot made by other code is not used (I38)
     retry: Retry  # of effects and timers
+    state_is_immutable: bool  # if not, a remembered state is copied before anybody's code gets it
+
+    @property
+    def code(self) -> str:
+        """Digest of what folds the state: a snapshot made by other code is not used (I38)."""
 
     def initial(self) -> Any: ...
 

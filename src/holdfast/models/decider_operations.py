@@ -15,11 +15,12 @@ from holdfast.core.decider_operations import (
     EnqueueInput,
     Executed,
     ExecuteInput,
+    ForgetSnapshot,
     InputGiven,
     RefuseInput,
 )
 from holdfast.core.errors import UsageError
-from holdfast.core.operations import RECORDED, Operation, Settled
+from holdfast.core.operations import RECORDED, Changed, Operation, Settled
 from holdfast.core.queries import FactsCausedBy, QueuedEvents
 from holdfast.core.rows import (
     COMPLETED,
@@ -31,6 +32,7 @@ from holdfast.core.rows import (
     READY,
     RUNNING,
     RUNS,
+    SNAPSHOTS,
     WORK,
     Event,
     Input,
@@ -58,6 +60,7 @@ class DeciderOperations:
             EnqueueInput: self.enqueue,
             DrainInbox: self.drain,
             RefuseInput: self.refuse,
+            ForgetSnapshot: self.forget_snapshot,
         }
 
     def execute(self, view: View, op: ExecuteInput) -> Executed:
@@ -67,7 +70,7 @@ class DeciderOperations:
             data=op.data,
             codec=op.codec,
             cause=op.id,
-            type=op.type,
+            type=op.input_type,
             command=op.command,
             observe=op.observe,
         )
@@ -126,6 +129,13 @@ class DeciderOperations:
                 run = replace(run, mailbox=run.mailbox - 1)
         run = self._set_inbox(view, run, inbox, Handing(None))
         return Settled(verdict=RECORDED, run_status=run.status)
+
+    def forget_snapshot(self, view: View, op: ForgetSnapshot) -> Changed:
+        run, snapshot = view.run(op.run), view.get(SNAPSHOTS, (op.run,))
+        if run is None or snapshot is None:
+            return Changed(changed=False)
+        view.delete(SNAPSHOTS, snapshot)
+        return Changed(changed=True, status=run.status)
 
     def _set_inbox(self, view: View, run: Run, inbox: Work, handing: Handing) -> Run:
         """Ready again while something waits, else done until the next input is queued."""

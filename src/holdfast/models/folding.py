@@ -8,6 +8,7 @@ the one in the View. A decision that was undone leaves a state whose row is nowh
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from typing import Any
 
@@ -114,6 +115,9 @@ class Folding:
             elif pending is not None and pending[0] is last.get(run.id):
                 self.learn(run.id, pending[1])
 
+    def forget(self, run: str) -> None:
+        self._committed.pop(run, None)
+
     def clear(self) -> None:
         self._committed.clear()
         self._pending.clear()
@@ -121,11 +125,16 @@ class Folding:
 
 def fold(folded: Folded, facts: list[Fact], code: DeciderCode) -> Folded:
     """Go on from a state with the events that followed it; records of the engine's own are passed over (I33)."""
-    state = folded.state
+    state = own(folded.state, code)
     for fact in facts:
         if not fact.system:
             state = code.evolve(state, fact)
     return msgspec.structs.replace(folded, state=state, sequence=facts[-1].sequence) if facts else folded
+
+
+def own(state: Any, code: DeciderCode) -> Any:
+    """The state for somebody's code to work with: a copy, if that code could change it in place."""
+    return state if code.state_is_immutable else copy.deepcopy(state)
 
 
 def restore(data: bytes, codec: str, made_by: str, code: DeciderCode) -> tuple[Any] | None:
@@ -145,4 +154,4 @@ def _in_view(view: View, fact: Fact) -> bool:
         return False
 
 
-__all__ = ["FOLD_LIMIT", "FoldFirst", "Folded", "Folding", "fold", "restore"]
+__all__ = ["FOLD_LIMIT", "FoldFirst", "Folded", "Folding", "fold", "own", "restore"]

@@ -43,10 +43,12 @@ from holdfast.core.operations import (
     Settled,
     SteerWork,
 )
-from holdfast.core.rows import COMPLETED, Run, Work
+from holdfast.core.rows import COMPLETED, EFFECT, SET_IN_PLACE, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.folds import submit
+from holdfast.runtime.instance_work import InstanceWork
 from holdfast.runtime.invocation import Invocation, discard, invocation_of
 from holdfast.runtime.outcome import Meter
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
@@ -113,6 +115,7 @@ class AttemptRunner:
         levels: t.Levels,
         codecs: Codecs,
         payload_limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        observe_inputs: str = "off",
         within: Within = asyncio.timeout,
     ) -> None:
         self._within = within
@@ -128,10 +131,15 @@ class AttemptRunner:
         self._levels = levels
         self._codecs = codecs
         self._payload_limit_bytes = payload_limit_bytes
+        self._instances = InstanceWork(
+            store=store, coordinator=coordinator, definitions=definitions, observe=observe_inputs
+        )
 
     async def run(self, attempt: Attempt, offer: Callable[[], Offer | None]) -> Settled:
         """Run it and settle it."""
         work = attempt.work
+        if work.kind in SET_IN_PLACE:
+            return await self._instances.settle(work, offer)
         try:
             graph = await self._definitions.load(self._store, attempt.run)
             invocation = invocation_of(
@@ -168,6 +176,8 @@ class AttemptRunner:
         except StoreError:
             raise
         except Exception as error:
+            if work.kind == EFFECT:  # what followed from it could not be decided (I16): the attempt has failed
+                return await self._submit(self._failed(attempt, invocation, error, started))
             # The outcome itself was refused, and would be again: a dead letter, not one execution after another (G3).
             return await self._submit(_kill(work, error))
 
@@ -187,7 +197,9 @@ class AttemptRunner:
         return failed.error, failed.retryable
 
     async def _submit(self, operation: Operation) -> Settled:
-        settled: Settled = await self._coordinator.submit(operation)
+        settled: Settled = await submit(
+            operation, coordinator=self._coordinator, store=self._store, definitions=self._definitions
+        )
         return settled
 
     # -- calling user code
@@ -347,7 +359,7 @@ class AttemptRunner:
             node=work.node,
             attempt=work.attempt,
             token=work.token,
-            result=result,
+            result=result or None,  # an effect that no input follows has none
             outcome=self._outcome(attempt, started, result),
             offer=offer,
         )

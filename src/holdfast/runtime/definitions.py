@@ -8,15 +8,19 @@ from typing import Any
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
+from holdfast.authoring.decider_code import BoundDecider, bound_decider
+from holdfast.authoring.deciders import Decider
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.startable import graph_of_action
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs
 from holdfast.core.dag_document import frozen, graph_of_nodes, stored_nodes
 from holdfast.core.graph import Graph
 from holdfast.core.queries import DefinitionById
 from holdfast.core.rows import DEFINITIONS, Definition, Run, Work
 from holdfast.core.view import View
 from holdfast.models.dag_items import method_name, node_name, version_name
+from holdfast.models.folding import Folding
 from holdfast.store.contract import CodeSeen, CodeVersion, Store
 
 
@@ -37,8 +41,14 @@ class RegistryDefinitions:
     which was read once is remembered until others need the room.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(
+        self, registry: Registry, codecs: Codecs = DEFAULT_CODECS, payload_limit_bytes: int = DEFAULT_LIMIT_BYTES
+    ) -> None:
         self.registry = registry
+        self._codecs = codecs
+        self._payload_limit_bytes = payload_limit_bytes
+        self._deciders: dict[type[Decider[Any, Any, Any, Any]], BoundDecider] = {}
+        self.folding = Folding()
         self._seen: CodeSeen = {}
         self._of_actions: dict[tuple[str, Action[..., Any]], Graph] = {}
         self._stored: OrderedDict[str, Graph] = OrderedDict()
@@ -161,6 +171,16 @@ class RegistryDefinitions:
         seen = self._seen.get((run.workflow, graph.signature))
         return 0 if seen is None else seen.at
 
+    def decider(self, workflow: str) -> BoundDecider | None:
+        """The decider of this name, if its code is here."""
+        found: object = self.registry.workflows.get(workflow)
+        if not (isinstance(found, type) and issubclass(found, Decider)):
+            return None
+        code = self._deciders.get(found)
+        if code is None:
+            code = self._deciders[found] = bound_decider(found, self._codecs, self._payload_limit_bytes)
+        return code
+
     def can_run(self, work: Work) -> bool:
         return work.name in self._names()[3]
 
@@ -174,6 +194,8 @@ class RegistryDefinitions:
         for found in self.registry.workflows.values():
             if isinstance(found, Workflow):
                 named.append(found.queue)
+            elif isinstance(found, type) and issubclass(found, Decider):
+                named.append(found.__decider__.options.queue)
             elif isinstance(found, type) and issubclass(found, Dag):
                 named += [node.policy.queue for node in found.compiled_dag().nodes]
         return {queue for queue in named if queue is not None}
@@ -197,6 +219,11 @@ class RegistryDefinitions:
         for workflow, found in self.registry.workflows.items():
             if isinstance(found, Workflow):
                 names.add(workflow)
+            if isinstance(found, type) and issubclass(found, Decider):
+                types = found.__decider__.types
+                names.add(workflow)  # its inbox
+                names.update(f"{workflow}.{effect}" for effect in types.effects.by_name)
+                names.update(f"{workflow}:{given}" for given in types.inputs.by_name)  # its timers
             if isinstance(found, type) and issubclass(found, Dag):
                 nodes = found.compiled_dag().nodes
                 names.update(node_name(workflow, node.id) for node in nodes)

@@ -9,14 +9,17 @@ from typing import Any
 import msgspec
 
 from holdfast.authoring.actions import Action
-from holdfast.authoring.context import Context, NodeInfo, Tx
+from holdfast.authoring.context import Context, NodeInfo, Tx, current
 from holdfast.authoring.dags import Dag, NodeCall, callable_of, job_call
+from holdfast.authoring.decider_code import BoundDecider
+from holdfast.authoring.effect_context import EffectContext
 from holdfast.core.codec import Codecs, encode_stored_result
+from holdfast.core.codec_label import labelled
 from holdfast.core.errors import MissingJob
 from holdfast.core.graph import Graph, Node
 from holdfast.core.ids import idempotency_key
 from holdfast.core.retry import Retry
-from holdfast.core.rows import CALL, Run, Work
+from holdfast.core.rows import CALL, EFFECT, Run, Work
 from holdfast.models.dag_items import is_alone
 from holdfast.runtime.definitions import RegistryDefinitions
 
@@ -74,6 +77,8 @@ def invocation_of(
 
     `graph` is the one that the run follows.
     """
+    if work.kind == EFFECT:
+        return _of_effect(_decider(definitions, work), work, run)
     if work.kind == CALL:
         return invocation_of_call(definitions.registry.action(work.name), work, run, result_limit_bytes, codecs)
     found = definitions.thing(work.workflow)
@@ -146,6 +151,38 @@ def invocation_of_call(action: Action[..., Any], work: Work, run: Run, limit: in
         transactional=action.transactional,
         isolation=action.isolation,
         action=action,
+    )
+
+
+def _decider(definitions: RegistryDefinitions, work: Work) -> BoundDecider:
+    code = definitions.decider(work.workflow)
+    if code is None:
+        raise MissingJob(f"decider {work.workflow} is not registered here", hint="import its module in this worker")
+    return code
+
+
+def _of_effect(code: BoundDecider, work: Work, run: Run) -> Invocation:
+    """What a decider asked for; its handler may return an input for the same instance."""
+    effect, key = code.decode_effect(work.payload or b"", work.codec), run.key or ""
+    kind = type(effect).__name__
+
+    def encode(returned: Any) -> bytes:
+        follows = code.returned_input(returned, key, kind)
+        return b"" if follows is None else labelled(*follows)
+
+    return Invocation(
+        work=work,
+        run=run,
+        name=f"{kind} ({work.node})",
+        instance=None,
+        call=lambda: code.definition.decider.handle(effect, EffectContext.of(current(), key)),
+        arguments=(work.payload or b"", work.codec),
+        encode=encode,
+        retry=code.retry,
+        is_async=code.definition.handles_async,
+        transactional=False,
+        isolation=None,
+        action=None,
     )
 
 

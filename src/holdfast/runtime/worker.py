@@ -141,6 +141,7 @@ class Worker:
             metrics=self._metrics,
             levels=self._levels,
             codecs=self._codecs,
+            observe_inputs=self._settings.observe_inputs,
             within=self._within,
         )
 

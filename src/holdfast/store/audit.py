@@ -10,9 +10,13 @@ from holdfast.core.rows import LEASED, READY, Run, Work
 from holdfast.store.contract import Finding
 
 SAFE_SQLITE = (3, 51, 3)
+LONG_WRITER_SECONDS = 30.0
+_CHECKS = ("orphans", "miscounted", "overfull", "broken_streams")
 
 
-def audit(runs: Iterable[Run], work_of: Callable[[Run], list[Work]]) -> list[Finding]:
+def audit(
+    runs: Iterable[Run], work_of: Callable[[Run], list[Work]], sequences_of: Callable[[Run], list[int]]
+) -> list[Finding]:
     """Rows that contradict each other, in a store that is just rows."""
     findings = []
     for run in runs:
@@ -21,6 +25,8 @@ def audit(runs: Iterable[Run], work_of: Callable[[Run], list[Work]]) -> list[Fin
         if not run.ended and active != run.active:
             findings.append(_miscounted(run.id, run.active, active))
         findings += [_overfull(item.run, item.node) for item in items if item.completed > item.required]
+        if run.model == "decider" and (found := sequences_of(run)) != list(range(1, run.base + 1)):
+            findings.append(_broken_stream(run.id, run.base, len(found), max(found, default=0)))
     return findings
 
 
@@ -42,7 +48,7 @@ def sqlite_findings(db: sqlite3.Connection, sql: dict[str, str]) -> list[Finding
         findings.append(
             Finding(severity="error", subject="file", message="synchronous is not FULL: a power cut may lose commits")
         )
-    findings += contradictions(*(db.execute(sql[name]).fetchall() for name in ("orphans", "miscounted", "overfull")))
+    findings += contradictions(*(db.execute(sql[name]).fetchall() for name in _CHECKS))
     return findings
 
 
@@ -64,11 +70,22 @@ async def postgres_findings(connection: Any, sql: dict[str, str], pooled: bool) 
             findings.append(
                 Finding(severity="error", subject=setting, message=f"{setting} is off: a crash may lose commits")
             )
-    rows = [await connection.fetch(sql[name]) for name in ("orphans", "miscounted", "overfull")]
+    for pid, program, state, seconds in await connection.fetch(sql["long_writers"], LONG_WRITER_SECONDS):
+        findings.append(
+            Finding(
+                severity="warning",
+                subject="horizon",
+                message=f"process {pid} ({program or 'unnamed'}, {state}) has a transaction open for {seconds:.0f} s "
+                "after writing: projections do not see newer events until it ends; end it",
+            )
+        )
+    rows = [await connection.fetch(sql[name]) for name in _CHECKS]
     return findings + contradictions(*rows)
 
 
-def contradictions(orphans: list[Any], miscounted: list[Any], overfull: list[Any]) -> list[Finding]:
+def contradictions(
+    orphans: list[Any], miscounted: list[Any], overfull: list[Any], broken_streams: list[Any]
+) -> list[Finding]:
     findings = [
         Finding(severity="error", subject=table, message=f"{count} rows of {table} belong to no run")
         for table, count in orphans
@@ -76,7 +93,7 @@ def contradictions(orphans: list[Any], miscounted: list[Any], overfull: list[Any
     ]
     findings += [_miscounted(run, stored, counted) for run, stored, counted in miscounted]
     findings += [_overfull(run, node) for run, node, _ in overfull]
-    return findings
+    return findings + [_broken_stream(*row) for row in broken_streams]
 
 
 def _miscounted(run: str, stored: int, counted: int) -> Finding:
@@ -87,4 +104,12 @@ def _miscounted(run: str, stored: int, counted: int) -> Finding:
 def _overfull(run: str, node: str) -> Finding:
     return Finding(
         severity="error", subject="work", message=f"node {node} of run {run} was counted more often than it has parents"
+    )
+
+
+def _broken_stream(run: str, stored: int, count: int, last: int) -> Finding:
+    return Finding(
+        severity="error",
+        subject="stream",
+        message=f"instance {run} says its stream has {stored} events, but there are {count} and the last is {last}",
     )

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from holdfast.core.operations import Handed
-from holdfast.core.rows import ACTION_ENOUGH, PENDING, RUNNING, History, Key, Row, Run, Table, Work
+from holdfast.core.rows import ACTION_ENOUGH, PENDING, RUNNING, Fact, History, Key, Row, Run, Table, Work
 from holdfast.core.view import Changes, Query
 
 Need = tuple[Table[Any], Key] | Query
@@ -91,6 +91,8 @@ class FindRuns(msgspec.Struct, frozen=True, kw_only=True):
     """A listing of runs for people, newest first; `after` is the id of the last one seen."""
 
     workflow: str | None = None
+    model: str | None = None
+    key_prefix: str | None = None
     status: tuple[str, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
     since: int | None = None
@@ -109,10 +111,40 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of everything there is; `inbox` counts inputs that wait to be applied by deciders."""
+
     runs: dict[str, int]
     work: dict[str, int]
     queues: tuple[QueueDepth, ...]
     workers: int
+    inbox: int = 0
+    inbox_oldest_seconds: float = 0.0
+
+
+class StreamType(NamedTuple):
+    """A type and version of events in the streams of a workflow: how many there are, and where one of them is."""
+
+    type: str
+    version: int
+    total: int
+    run: str
+    sequence: int
+
+
+class Transition(NamedTuple):
+    """How often an input took instances of a workflow from one status to another, as it was observed."""
+
+    before: str | None
+    type: str
+    after: str | None
+    total: int
+
+
+class StreamLag(NamedTuple):
+    """How many events come after a position, and when the first of them was written."""
+
+    events: int
+    oldest_at: int | None
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +195,7 @@ class Store(Protocol):
 
     kind: str
     shared: bool  # whether other processes may write to it
+    flushes_overlap: bool  # whether it writes one batch while another is decided: a server does
     on_foreign_write: Callable[[], None]  # called when all that is remembered may be out of date (SQLite)
 
     async def open(self) -> None: ...
@@ -226,6 +259,25 @@ class Store(Protocol):
 
     async def rows(self, need: Query) -> list[Any]:
         """Committed rows for a question, for people: never used for a decision."""
+
+    async def stream_bound(self) -> int:
+        """How far streams may be read: at or below this position, no event will ever appear that is not there now."""
+
+    async def read_stream(self, workflow: str, after: int, upto: int, limit: int) -> list[Fact]:
+        """Events of a workflow's instances after a position and up to another, in this order, complete up to the bound.
+        The engine's own records are left out (I36)."""
+
+    async def horizon_age(self) -> float:
+        """For how many seconds the bound has been held back below the last position by a transaction that is open."""
+
+    async def stream_lag(self, workflow: str, after: int) -> StreamLag:
+        """What a reader at this position has before it, above the bound too."""
+
+    async def stream_types(self, workflow: str) -> list[StreamType]:
+        """Every type and version of event that the streams of a workflow hold, with the newest event as a sample."""
+
+    async def transitions(self, workflow: str) -> list[Transition]:
+        """What observed inputs did to the instances of a workflow, for every input that was applied."""
 
     async def workers(self) -> list[WorkerRow]: ...
 

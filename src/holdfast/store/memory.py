@@ -7,8 +7,9 @@ everything when the process ends.
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import islice, takewhile
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from holdfast.core import failpoints
 from holdfast.core.errors import UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.queries import AllWork, DueWork, EventsFor, QueuedEvents, RunByKey
+from holdfast.core.queries import AllWork, DueWork, EventsFor, FactsCausedBy, QueuedEvents, RunByKey, StreamAfter
 from holdfast.core.rows import (
     ACTION_ENOUGH,
     DEAD,
@@ -26,10 +27,17 @@ from holdfast.core.rows import (
     HISTORY,
     HOLDS,
     LEASED,
+    OBSERVATIONS,
+    OPEN_WORK,
+    QUEUED_EVENT,
     READY,
     RUNS,
+    SETTLES_AFTER_END,
+    SNAPSHOTS,
+    STREAM,
     TABLES,
     WORK,
+    Fact,
     History,
     Key,
     Run,
@@ -49,12 +57,16 @@ from holdfast.store.contract import (
     QueueDepth,
     Seen,
     StoreStats,
+    StreamLag,
+    StreamType,
     Transaction,
+    Transition,
     UserTransaction,
     WorkerRow,
     begun,
 )
 from holdfast.store.memory_events import QueuedEventsByAge
+from holdfast.store.memory_streams import Positions, transitions_of, types_of
 
 
 class MemoryStore:
@@ -62,6 +74,7 @@ class MemoryStore:
 
     kind = "memory"
     shared = False
+    flushes_overlap = False
 
     def __init__(self, clock: Clock, *, tables: tuple[Table[Any], ...] = TABLES) -> None:
         self._clock = clock
@@ -72,6 +85,7 @@ class MemoryStore:
         self._delayed: dict[str, list[tuple[int, Key]]] = {}  # heaps by queue; what has changed since is skipped
         self._keys: dict[tuple[str, str], str] = {}
         self._queued = QueuedEventsByAge()
+        self._positions = Positions()
         self._workers: dict[str, WorkerRow] = {}
         self._code: CodeSeen = {}
         self._graphs: dict[CodeVersion, bytes] = {}
@@ -113,6 +127,8 @@ class MemoryStore:
 
     def _write(self, changes: Changes) -> None:
         for table, rows in changes.inserts.items():
+            if table is SNAPSHOTS:
+                continue  # put in the place of the one before, if there is one (I38)
             replaced = {table.key(row) for row in changes.deletes.get(table, ())}
             for row in rows:
                 if table.key(row) in self.tables[table] and table.key(row) not in replaced:
@@ -137,6 +153,8 @@ class MemoryStore:
                 self._save(table, row)
 
     def _save(self, table: Table[Any], row: Any) -> None:
+        if table is STREAM:
+            row = self._positions.placed(row)
         key = table.key(row)
         self.tables[table][key] = row
         run = table.run(row)
@@ -219,10 +237,19 @@ class MemoryStore:
             return self._due(need)
         if isinstance(need, QueuedEvents):
             return self._queued.oldest(need, self.tables[EVENTS])
-        run = need.run if isinstance(need, EventsFor) else need.of_run
+        if isinstance(need, StreamAfter):
+            return self._stream_after(need)
+        run = need.run if isinstance(need, EventsFor | FactsCausedBy) else need.of_run
         rows = self.tables[need.table] if run is None else self._of_run[need.table].get(run, {})
         matching = sorted((row for row in rows.values() if need.matches(row)), key=need.order)
         return matching[: getattr(need, "limit", None)]
+
+    def _stream_after(self, need: StreamAfter) -> list[Fact]:
+        found: list[Fact] = []  # sequences have no gaps, so the first that is missing is the end
+        facts = self._of_run[STREAM].get(need.run, {})
+        while len(found) < need.limit and (fact := facts.get((need.run, need.after + len(found) + 1))) is not None:
+            found.append(fact)
+        return found
 
     def _due(self, need: DueWork) -> list[Work]:
         found = dict(self._leased)
@@ -253,6 +280,8 @@ class MemoryStore:
             tags = json.loads(run.tags)
             if (
                 (ask.workflow is None or run.workflow == ask.workflow)
+                and (ask.model is None or run.model == ask.model)
+                and (ask.key_prefix is None or (run.key is not None and run.key.startswith(ask.key_prefix)))
                 and (not ask.status or run.status in ask.status)
                 and all(tags.get(name) == value for name, value in ask.tags)
                 and (ask.since is None or run.created >= ask.since)
@@ -260,6 +289,31 @@ class MemoryStore:
             ):
                 found.append(run)
         return found[: ask.limit]
+
+    # -- streams
+
+    async def stream_bound(self) -> int:
+        return self._positions.last
+
+    async def horizon_age(self) -> float:
+        return 0.0
+
+    async def read_stream(self, workflow: str, after: int, upto: int, limit: int) -> list[Fact]:
+        below = takewhile(lambda fact: fact.position <= upto, self._facts_after(workflow, after))
+        return list(islice(below, limit))
+
+    def _facts_after(self, workflow: str, after: int) -> Iterator[Fact]:
+        return self._positions.after(workflow, after, self.tables[STREAM])
+
+    async def stream_lag(self, workflow: str, after: int) -> StreamLag:
+        times = [fact.at for fact in self._facts_after(workflow, after)]
+        return StreamLag(len(times), times[0] if times else None)
+
+    async def stream_types(self, workflow: str) -> list[StreamType]:
+        return types_of(self._facts_after(workflow, 0))
+
+    async def transitions(self, workflow: str) -> list[Transition]:
+        return transitions_of(row for row in self.tables[OBSERVATIONS].values() if row.workflow == workflow)
 
     # -- work
 
@@ -395,15 +449,28 @@ class MemoryStore:
             work[item.status] = work.get(item.status, 0) + 1
             if item.status in (READY, LEASED):
                 queues.setdefault(item.queue, []).append(item)
+        inbox = [
+            event.at
+            for event in self.tables[EVENTS].values()
+            if (event.name, event.status) == ("input", QUEUED_EVENT) and self._is_instance(event.target)
+        ]
         return StoreStats(
             runs=runs,
             work=work,
             workers=len(self._workers),
+            inbox=len(inbox),
+            inbox_oldest_seconds=max(0, self.now() - min(inbox, default=self.now())) / 1e6,
             queues=tuple(_depth(name, items, self._clock.now_us()) for name, items in sorted(queues.items())),
         )
 
+    def _is_instance(self, run: str | None) -> bool:
+        row = self.tables[RUNS].get((run,))
+        return row is not None and row.model == "decider"
+
     async def prune(self, ended_before: int, limit: int) -> int:
-        old = [run for run in self.tables[RUNS].values() if run.ended and (run.finished or 0) < ended_before][:limit]
+        ended = (run for run in self.tables[RUNS].values() if run.ended and (run.finished or 0) < ended_before)
+        # What an instance's last decision asked for still happens (I34), and its run stays until then.
+        old = [run for run in ended if not any(map(_settles, self._of_run[WORK].get(run.id, {}).values()))][:limit]
         for run in old:
             for table in self.tables:
                 for row in list(self._of_run[table].pop(run.id, {}).values()):
@@ -413,8 +480,11 @@ class MemoryStore:
     async def doctor(self) -> list[Finding]:
         from holdfast.store.audit import audit
 
-        findings = audit(self.tables[RUNS].values(), lambda run: self.answer(AllWork(run.id)))
+        findings = audit(self.tables[RUNS].values(), lambda run: self.answer(AllWork(run.id)), self._sequences)
         return [Finding(severity="ok", subject="store", message="memory: nothing outlives this process"), *findings]
+
+    def _sequences(self, run: Run) -> list[int]:
+        return sorted(fact.sequence for fact in self._of_run[STREAM].get(run.id, {}).values())
 
     async def announce(self, channels: frozenset[str]) -> None: ...
 
@@ -445,6 +515,10 @@ class _MemoryTransaction:
     @property
     def user(self) -> UserTransaction:
         raise UsageError("memory:// has no transactions for user code")
+
+
+def _settles(work: Work) -> bool:
+    return work.kind in SETTLES_AFTER_END and work.status in OPEN_WORK
 
 
 def _depth(queue: str, items: list[Work], now: int) -> QueueDepth:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from holdfast.core import failpoints
 from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.rows import RUNS, WORK, History, Run, Work
+from holdfast.core.rows import RUNS, WORK, Fact, History, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
@@ -35,15 +35,19 @@ from holdfast.store.contract import (
     QueueDepth,
     Seen,
     StoreStats,
+    StreamLag,
+    StreamType,
     Transaction,
+    Transition,
     WorkerRow,
     begun,
 )
 from holdfast.store.postgres_connections import Connection, Connections, run_statement, translate
-from holdfast.store.postgres_flush import guarded_flush
+from holdfast.store.postgres_flush import deletes_fit, guarded_flush
+from holdfast.store.postgres_horizon import Horizon
 from holdfast.store.postgres_schema import check_database, migrate_database
 from holdfast.store.postgres_transaction import PostgresTransaction, postgres_arguments
-from holdfast.store.statements import statements
+from holdfast.store.statements import PRUNED, statements
 
 _WORK_WIDTH = len(WORK.columns)
 CLOCK_STEP_US = 1_000_000
@@ -54,6 +58,7 @@ class PostgresStore:
 
     kind = "postgresql"
     shared = True
+    flushes_overlap = True
 
     def __init__(self, dsn: str, *, clock: Clock, timeout_seconds: float = 30.0) -> None:
         self.connections = Connections(dsn, timeout_seconds=timeout_seconds)
@@ -66,6 +71,7 @@ class PostgresStore:
         self._locked: set[str] = set()  # workers of this process whose session holds their lock
         self._listener: asyncio.Task[None] | None = None
         self._ear = 0  # the server's number for our listening session, by which we know our own announcements
+        self._horizon = Horizon()
         self.round_trips = 0  # counted for the test that keeps them few
 
     # -- opening
@@ -114,7 +120,7 @@ class PostgresStore:
     # -- transactions
 
     async def flush(self, changes: Changes) -> frozenset[str]:
-        if changes.deletes or changes.redefined():
+        if not deletes_fit(changes):
             raise Conflict("this takes the locked path")
         if failpoints.armed:
             await failpoints.reach("flush.before")
@@ -124,9 +130,9 @@ class PostgresStore:
             await failpoints.reach("flush.after_commit")
         return missed
 
-    async def write_guarded(self, connection: Connection, changes: Changes) -> frozenset[str]:
+    async def write_guarded(self, connection: Connection, changes: Changes, *, deletes: bool = True) -> frozenset[str]:
         """The guarded statement; the runs that did not match, in which case nothing was written."""
-        sql, args = guarded_flush(changes)
+        sql, args = guarded_flush(changes, deletes=deletes)
         row = await self._run(connection, "fetchrow", sql, *args)
         self._learn_time(row["now"])
         if row["ok"]:
@@ -139,7 +145,7 @@ class PostgresStore:
             else:
                 missed.add(old.run)
         if not missed:
-            raise Conflict("something is held back")
+            raise Conflict("something is held back, or was consumed by someone else")
         return frozenset(missed)
 
     def transaction(self, *, user: bool = False) -> AbstractAsyncContextManager[Transaction]:
@@ -186,8 +192,50 @@ class PostgresStore:
 
     async def find(self, ask: FindRuns) -> list[Run]:
         tags = msgspec.json.encode(dict(ask.tags)).decode() if ask.tags else None
-        args = (ask.workflow, list(ask.status) or None, tags, ask.since, ask.after, ask.limit)
+        args = (
+            ask.workflow,
+            list(ask.status) or None,
+            tags,
+            ask.since,
+            ask.after,
+            ask.model,
+            ask.key_prefix,
+            ask.limit,
+        )
         return [Run(*row.values()) for row in await self._statement("fetch", "find", *args)]
+
+    # -- streams
+
+    async def stream_bound(self) -> int:
+        horizon = self._horizon
+        position, taken, running = await self._statement("fetchrow", "stream_horizon", horizon.newest)
+        horizon.settle(running)
+        if taken is not None:
+            horizon.note(position, taken, self._clock.monotonic())
+            horizon.settle(await self._statement("fetchval", "oldest_running"))
+        return horizon.settled
+
+    async def horizon_age(self) -> float:
+        await self.stream_bound()
+        waiting = self._horizon.waiting
+        if waiting is None:
+            return 0.0
+        # A process that has just begun to look knows less than the server, which tells a user of its own sessions only.
+        open_for = await self._statement("fetchval", "holding_back", str(waiting.below))
+        return max(self._clock.monotonic() - waiting.seen, open_for or 0.0)
+
+    async def read_stream(self, workflow: str, after: int, upto: int, limit: int) -> list[Fact]:
+        rows = await self._statement("fetch", "read_stream", workflow, after, upto, limit)
+        return [Fact(*row.values()) for row in rows]
+
+    async def stream_lag(self, workflow: str, after: int) -> StreamLag:
+        return StreamLag(*await self._statement("fetchrow", "stream_lag", workflow, after))
+
+    async def stream_types(self, workflow: str) -> list[StreamType]:
+        return [StreamType(*row) for row in await self._statement("fetch", "stream_types", workflow)]
+
+    async def transitions(self, workflow: str) -> list[Transition]:
+        return [Transition(*row) for row in await self._statement("fetch", "transitions", workflow)]
 
     # -- work
 
@@ -321,11 +369,14 @@ class PostgresStore:
         runs = await self._statement("fetch", "count_runs")
         work = await self._statement("fetch", "count_work")
         queues = await self._statement("fetch", "queue_depths")
+        inbox, oldest = await self._statement("fetchrow", "inbox")
         now = self.now()
         return StoreStats(
             runs={row[0]: row[1] for row in runs},
             work={row[0]: row[1] for row in work},
             workers=len(await self.workers()),
+            inbox=inbox,
+            inbox_oldest_seconds=max(0, now - (oldest or now)) / 1e6,
             queues=tuple(
                 QueueDepth(
                     queue=row[0],
@@ -341,7 +392,7 @@ class PostgresStore:
     async def prune(self, ended_before: int, limit: int) -> int:
         async with self.connections.use() as connection, connection.transaction():
             old = [row[0] for row in await connection.fetch(self._sql["prunable"], ended_before, limit)]
-            for table in ("work", "history", "waits", "events", "definitions", "inputs", "runs"):
+            for table in PRUNED:
                 await connection.execute(self._sql[f"prune_{table}"], old)
                 if failpoints.armed:
                     await failpoints.reach("prune.between")

@@ -15,9 +15,22 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, INPUTS, RUNS, WAITS, WORK, Run, Table
+from holdfast.core.rows import (
+    DEFINITIONS,
+    EVENTS,
+    HISTORY,
+    HOLDS,
+    INPUTS,
+    OBSERVATIONS,
+    RUNS,
+    SNAPSHOTS,
+    STREAM,
+    WAITS,
+    WORK,
+    Table,
+)
 from holdfast.core.view import Changes
-from holdfast.store.shapes import only_settled, only_step, run_full, run_rest, run_step, work_full, work_settle
+from holdfast.store.shapes import RUN_SHAPES, WORK_SHAPES, run_input, run_shape, run_step, work_shape
 from holdfast.store.statements import statements
 
 _KEY = attrgetter("run", "node", "attempt", "token")
@@ -53,68 +66,150 @@ _INSERTS: tuple[tuple[Table[Any], str], ...] = (
     (HOLDS, "flush_holds_insert"),
     (DEFINITIONS, "flush_definitions_insert"),
     (INPUTS, "flush_inputs_insert"),
+    (STREAM, "flush_stream_insert"),
+    (SNAPSHOTS, "flush_snapshots_insert"),
+    (OBSERVATIONS, "flush_observations_insert"),
 )
+# Tables whose rows can be taken away in the same statement, and how its parts know those that were found.
+_DELETES: dict[Table[Any], str] = {
+    WAITS: "SELECT 1 FROM fw",
+    EVENTS: "SELECT 1 FROM fe",
+    INPUTS: "SELECT 1 FROM fi",
+}
+
+Rows = list[tuple[Any, ...]]
 
 
-def guarded_flush(changes: Changes) -> tuple[str, list[Any]]:
-    """The statement for these changes, deletes excepted, and its arguments."""
+def deletes_fit(changes: Changes) -> bool:
+    """Whether one statement can make all deletes: each row's run is guarded in it, and no row is put in its place."""
+    if not changes.deletes:
+        return True
+    guarded = {old.id for old, _ in changes.updates.get(RUNS, ())}
+    for table, rows in changes.deletes.items():
+        if table not in _DELETES or any(table.run(row) not in guarded for row in rows):
+            return False
+        replaced = {table.key(row) for row in changes.inserts.get(table, ())}
+        if replaced and any(table.key(row) in replaced for row in rows):
+            return False
+    return True
+
+
+def guarded_flush(changes: Changes, *, deletes: bool = True) -> tuple[str, list[Any]]:
+    """The statement for these changes and its arguments; without `deletes`, someone has made those already."""
+    deleted = changes.deletes if deletes else {}
+    if lone := None if deleted or changes.presumes_no_holds else _lone(changes):
+        return lone
     runs, work = changes.updates.get(RUNS, []), changes.updates.get(WORK, [])
-    if len(runs) == 1 and not work and _is_lone_turn(changes, *runs[0]):
-        (old, new), (entry,) = runs[0], changes.inserts[HISTORY]
-        return statements("postgres")["lone_turn"], [new.id, old.version, *run_step(new), *astuple(entry)]
-    run_shape, args = _run_updates(runs)
-    work_shape, work_args = _work_updates(work)
-    args += [*work_args, len(runs), len(work), changes.presumes_no_holds]
-    parts = [run_shape, work_shape, "flush_ok", f"{run_shape}_update"]
+    statement = _Statement(_is_single(changes, deleted))
+    run_part, work_part = "flush_no_runs", "flush_no_work"
+    if runs:
+        run_part = f"flush_runs_{(shape := run_shape(runs))}"
+        statement.add(run_part, [(new.id, old.version, *RUN_SHAPES[shape](new)) for old, new in runs])
+    else:
+        statement.add(run_part)
     if work:
-        parts.append(f"{work_shape}_update")
+        work_part = f"flush_work_{(shape := work_shape(work))}"
+        statement.add(work_part, [_KEY(old) + WORK_SHAPES[shape](new) for old, new in work])
+    else:
+        statement.add(work_part)
+    for table in _DELETES:
+        if rows := deleted.get(table):
+            statement.add(f"flush_{table.name}_found", [table.key(row) for row in rows])
+    counts = [len(runs), len(work), changes.presumes_no_holds]
+    if deleted:
+        # The one part that is not among the named ones: it differs with the tables.
+        statement.add(f"f AS ({' UNION ALL '.join(_DELETES[table] for table in _DELETES if table in deleted)})")
+        counts.append(sum(map(len, deleted.values())))
+    statement.add("flush_ok_deleting" if deleted else "flush_ok")
+    statement.args += counts
+    statement.add(f"{run_part}_update")
+    if work:
+        statement.add(f"{work_part}_update")
+    for table in _DELETES:
+        if table in deleted:
+            statement.add(f"flush_{table.name}_delete")
     for table, part in _INSERTS:
-        rows = changes.inserts.get(table)
-        if not rows:
-            continue
-        if table is WORK and all(_special(row) == _NOTHING_SPECIAL for row in rows):
-            parts.append("flush_work_fresh")
-            args += _columns([_fresh(row) for row in rows])
-        else:
-            parts.append(part)
-            args += _columns([astuple(row) for row in rows])
-    one = all(len(rows) == 1 for rows in (*changes.updates.values(), *changes.inserts.values()))
-    if one:
-        args = [arg[0] if isinstance(arg, tuple) else arg for arg in args]
-    return _assembled(tuple(parts), one), args
+        if rows := changes.inserts.get(table):
+            _insert(statement, table, part, rows)
+    return _assembled(tuple(statement.parts)), statement.args
 
 
-def _is_lone_turn(changes: Changes, old: Run, new: Run) -> bool:
-    inserts = changes.inserts
-    one_entry = len(inserts) == 1 and len(inserts.get(HISTORY, ())) == 1
-    return one_entry and not changes.presumes_no_holds and run_rest(old) == run_rest(new)
+class _Statement:
+    """The parts of a statement so far, each with its number of rows, and the arguments that they take in this order."""
+
+    def __init__(self, single: bool) -> None:
+        self.parts: list[tuple[str, bool]] = []
+        self.args: list[Any] = []
+        self._single = single
+
+    def add(self, part: str, rows: Rows | None = None) -> None:
+        """One row alone goes through VALUES, which costs the server a third of what an unnest of many arrays does."""
+        single = self._single and rows is not None and len(rows) == 1
+        self.parts.append((part, single))
+        if rows:
+            self.args += rows[0] if single else zip(*rows, strict=True)
 
 
-def _run_updates(pairs: list[tuple[Any, Any]]) -> tuple[str, list[Any]]:
-    if not pairs:
-        return "flush_no_runs", []
-    if only_step(pairs):
-        return "flush_runs_step", _columns([(new.id, old.version, *run_step(new)) for old, new in pairs])
-    return "flush_runs_full", _columns([(new.id, old.version, *run_full(new)) for old, new in pairs])
+def _is_single(changes: Changes, deleted: dict[Table[Any], list[Any]]) -> bool:
+    """Whether this is a lone step: a row of each table. The number of its events tells nothing."""
+    groups = (*changes.updates.values(), *changes.inserts.values(), *deleted.values())
+    return all(len(rows) == 1 for rows in groups if rows is not changes.inserts.get(STREAM))
 
 
-def _work_updates(pairs: list[tuple[Any, Any]]) -> tuple[str, list[Any]]:
-    if not pairs:
-        return "flush_no_work", []
-    if only_settled(pairs):
-        return "flush_work_settle", _columns([_KEY(old) + work_settle(new) for old, new in pairs])
-    return "flush_work_full", _columns([_KEY(old) + work_full(new) for old, new in pairs])
+def _insert(statement: _Statement, table: Table[Any], part: str, rows: list[Any]) -> None:
+    if table is WORK and all(_special(row) == _NOTHING_SPECIAL for row in rows):
+        statement.add("flush_work_fresh", [_fresh(row) for row in rows])
+    elif table is STREAM:
+        statement.add(part, _facts(rows))
+    else:
+        statement.add(part, [astuple(row) for row in rows])
 
 
-def _columns(rows: list[tuple[Any, ...]]) -> list[Any]:
-    return list(zip(*rows, strict=True))
+def _facts(rows: list[Any]) -> Rows:
+    return [astuple(row)[:-1] for row in rows]  # without the position, which the server gives
+
+
+def _lone(changes: Changes) -> tuple[str, list[Any]] | None:
+    """The statement of the one step of one run that by far the most flushes consist of."""
+    inserts, updates = changes.inserts, changes.updates
+    pairs = updates.get(RUNS, [])
+    if len(updates) == len(inserts) == len(pairs) == 1:
+        ((old, new),) = pairs
+        if HISTORY in inserts:
+            if len(inserts[HISTORY]) == 1 and run_shape(pairs) == "step":
+                args = [new.id, old.version, *run_step(new), *astuple(inserts[HISTORY][0])]
+                return statements("postgres")["lone_turn"], args
+        elif STREAM in inserts and run_shape(pairs) != "full":
+            return _lone_input("lone_input", [*run_input(new), new.id, old.version], inserts[STREAM])
+    elif not updates and len(inserts) == 2 and len(inserts.get(RUNS, ())) == 1 and STREAM in inserts:
+        return _lone_input("lone_first_input", list(astuple(inserts[RUNS][0])), inserts[STREAM])
+    return None
+
+
+def _lone_input(name: str, of_run: list[Any], rows: list[Any]) -> tuple[str, list[Any]]:
+    facts = _facts(rows)
+    single = len(facts) == 1
+    of_run += facts[0] if single else zip(*facts, strict=True)
+    return _complete(name, single), of_run
 
 
 @cache
-def _assembled(parts: tuple[str, ...], one: bool) -> str:
+def _assembled(parts: tuple[tuple[str, bool], ...]) -> str:
     sql = statements("postgres")
-    body = "WITH " + ",\n".join(sql[part] for part in parts) + "\n" + sql["flush_end"]
-    if one:  # a lone step: VALUES costs the server a third of what an unnest of many arrays does
-        body = re.sub(r"unnest\(([^()]*)\)", lambda found: f"(VALUES ({found[1].replace('[]', '')}))", body)
+    texts = [_of_values(sql[part]) if single else sql.get(part, part) for part, single in parts]
+    return _numbered("WITH " + ",\n".join(texts) + "\n" + sql["flush_end"])
+
+
+@cache
+def _complete(name: str, single: bool) -> str:
+    body = statements("postgres")[name]
+    return _numbered(_of_values(body) if single else body)
+
+
+def _of_values(body: str) -> str:
+    return re.sub(r"unnest\(([^()]*)\)", lambda found: f"(VALUES ({found[1].replace('[]', '')}))", body)
+
+
+def _numbered(body: str) -> str:
     pieces = body.split("$?")
     return "".join(piece + (f"${number}" if number < len(pieces) else "") for number, piece in enumerate(pieces, 1))

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core import failpoints
-from holdfast.core.queries import Attempts, WaitsOf
-from holdfast.core.rows import INPUTS, RUNS, WAITS, WORK, Table, Work
-from holdfast.core.view import Changes, Query, defined
+from holdfast.core.queries import Attempts, StreamAfter, WaitsOf
+from holdfast.core.rows import INPUTS, RUNS, SNAPSHOTS, STREAM, WAITS, WORK, Table, Work
+from holdfast.core.view import Changes, Query
 from holdfast.store.contract import Conflict, Need
 from holdfast.store.postgres_connections import LOCK_TIMEOUT_MILLISECONDS, translate
+from holdfast.store.postgres_flush import deletes_fit
 from holdfast.store.questions import query_arguments
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ _BY_KEYS: tuple[tuple[Table[Any], str], ...] = (
     (RUNS, "get_runs"),
     (WORK, "get_work"),
     (INPUTS, "inputs_by_keys"),
+    (SNAPSHOTS, "get_snapshots"),
 )
+# Questions that are asked of many runs at once.
+_Together = WaitsOf | Attempts | StreamAfter
 _KEYED = frozenset(table for table, _ in _BY_KEYS)
 
 
@@ -62,10 +66,10 @@ class PostgresTransaction:
             for row in await self._fetch(statement, *_columns(keys)) if keys else ():
                 made = table.row(*row.values())
                 found[(table, table.key(made))] = made
-        together = await self._load_together([need for need in needs if isinstance(need, WaitsOf | Attempts)])
+        together = await self._load_together([need for need in needs if isinstance(need, _Together)])
         answers: list[list[Any]] = []
         for need in needs:
-            if isinstance(need, WaitsOf | Attempts):
+            if isinstance(need, _Together):
                 answers.append(together[need])
             elif not isinstance(need, Query) and need[0] in _KEYED:
                 one = found.get(need)
@@ -74,8 +78,8 @@ class PostgresTransaction:
                 answers.append(await self._load_one(need))
         return answers
 
-    async def _load_together(self, needs: Sequence[WaitsOf | Attempts]) -> dict[Query, list[Any]]:
-        """What runs wait for, and the attempts of some of their nodes: asked of many runs at once."""
+    async def _load_together(self, needs: Sequence[_Together]) -> dict[Query, list[Any]]:
+        """What runs wait for, attempts of some of their nodes, and events of instances."""
         answers: dict[Query, list[Any]] = {need: [] for need in needs}
         runs = sorted({need.run for need in needs if isinstance(need, WaitsOf)})
         for row in await self._fetch("waits_of_runs", runs) if runs else ():
@@ -89,6 +93,14 @@ class PostgresTransaction:
             rows.setdefault((work.run, work.node), []).append(work)
         for need in attempts:
             answers[need] = [work for node in sorted(need.nodes) for work in rows.get((need.run, node), ())]
+        first: dict[str, StreamAfter] = {}
+        for stream in needs:
+            if isinstance(stream, StreamAfter) and first.setdefault(stream.run, stream) != stream:
+                answers[stream] = await self._load_one(stream)  # a second question about one instance
+        asked = sorted((stream.run, stream.after, stream.limit) for stream in first.values())
+        for row in await self._fetch("streams_after", *_columns(asked)) if asked else ():
+            fact = STREAM.row(*row.values())
+            answers[first[fact.run]].append(fact)
         return answers
 
     async def _load_one(self, need: Need) -> list[Any]:
@@ -104,20 +116,16 @@ class PostgresTransaction:
     async def write(self, changes: Changes) -> None:
         if failpoints.armed:
             await failpoints.reach("flush.before")
-        for table, deleted in changes.deletes.items():
+        together = deletes_fit(changes)
+        for table, deleted in changes.deletes.items() if not together else ():
             keys = [list(column) for column in zip(*(table.key(row) for row in deleted), strict=True)]
             answer = await self._connection.execute(self._sql[f"delete_{table.name}"], *keys)
             if int(answer.split()[-1]) != len(deleted):
                 raise Conflict(f"a row of {table.name} was consumed by someone else")
-        if redefined := changes.redefined():
-            columns = [
-                list(column) for column in zip(*(defined(new) + WORK.key(new) for new in redefined), strict=True)
-            ]
-            await self._connection.execute(self._sql["redefine_work"], *columns)
         if failpoints.armed:
             await failpoints.reach("flush.between")
         with translate():  # a caller's own connection is in nobody's `use`
-            missed = await self._store.write_guarded(self._connection, changes)
+            missed = await self._store.write_guarded(self._connection, changes, deletes=together)
         if missed:
             raise Conflict(f"run {min(missed)} changed meanwhile")
 

@@ -15,12 +15,14 @@ from holdfast.core.queries import (
     DefinitionById,
     DueWork,
     EventsFor,
+    FactsCausedBy,
     QueuedEvents,
     RunByKey,
     RunsLeftBehind,
     RunsToReshape,
     StoredEvent,
     StrayEvents,
+    StreamAfter,
     WaitersOf,
 )
 from holdfast.core.view import Query
@@ -41,6 +43,10 @@ def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[
             return (name, target, limit)
         case StrayEvents(now=now, limit=limit) | DueWork(now=now, limit=limit):
             return (now, limit)
+        case StreamAfter(run=run, after=after, limit=limit):
+            return (run, after, limit)
+        case FactsCausedBy(run=run, cause=cause):
+            return (run, cause)
         case DeadEvents(limit=limit):
             return (limit,)
         case DefinitionById(id=id) | StoredEvent(id=id):

@@ -1,7 +1,8 @@
 """Which columns an ordinary step changes, and which it leaves alone: what is not changed is neither sent nor written.
 
-An ordinary step moves a run on (`RUN_STEP`) and settles a work item (`WORK_SETTLE`); runs that end, pause or are taken
-up again, and work that is counted, parked or claimed, change other columns too.
+An ordinary step moves a run on (`RUN_STEP`) and settles a work item (`WORK_SETTLE`). An input of a decider counts
+besides (`RUN_COUNTS`); runs that end, pause or are taken up again change other columns too, and so does work that is
+counted, parked or claimed. Work that follows another graph, and a timer that is set anew, change as a whole.
 """
 
 from __future__ import annotations
@@ -10,35 +11,62 @@ from operator import attrgetter
 from typing import Any
 
 RUN_STEP = ("version", "status", "remaining", "active", "gave_up", "entries", "started", "updated")
+RUN_COUNTS = ("token", "base", "mailbox", "due")
 RUN_REST = (
     "result",
     "error",
     "definition",
-    "token",
     "awaited",
     "superseded",
     "reason",
     "finished",
     "signature",
     "adopted",
-    "base",
-    "mailbox",
 )
-run_step, run_rest, run_full = attrgetter(*RUN_STEP), attrgetter(*RUN_REST), attrgetter(*RUN_STEP, *RUN_REST)
+run_step, run_counts, run_rest = attrgetter(*RUN_STEP), attrgetter(*RUN_COUNTS), attrgetter(*RUN_REST)
+run_input, run_full = attrgetter(*RUN_STEP, *RUN_COUNTS), attrgetter(*RUN_STEP, *RUN_COUNTS, *RUN_REST)
 
 WORK_SETTLE = ("status", "result", "error", "outcome", "finished")
 WORK_OTHER = ("completed", "token", "gate", "due", "worker", "parents", "ancestry", "failures", "losses", "started")
-work_settle, work_other = attrgetter(*WORK_SETTLE), attrgetter(*WORK_OTHER)
-work_full = attrgetter(*WORK_SETTLE, *WORK_OTHER)
+WORK_DEFINED = (
+    "required",
+    "name",
+    "kind",
+    "queue",
+    "timeout",
+    "policy",
+    "payload",
+    "codec",
+    "priority",
+    "created",
+)
+work_settle, work_other, work_defined = attrgetter(*WORK_SETTLE), attrgetter(*WORK_OTHER), attrgetter(*WORK_DEFINED)
+work_full, work_whole = attrgetter(*WORK_SETTLE, *WORK_OTHER), attrgetter(*WORK_SETTLE, *WORK_OTHER, *WORK_DEFINED)
 
 Pairs = list[tuple[Any, Any]]
 
 
-def only_step(runs: Pairs) -> bool:
-    """Whether nothing but the columns of a step changes in any of these runs."""
-    return all(run_rest(old) == run_rest(new) for old, new in runs)
+def run_shape(runs: Pairs) -> str:
+    """The narrowest shape that holds every change of these runs: step, input or full."""
+    shape = "step"
+    for old, new in runs:
+        if run_rest(old) != run_rest(new):
+            return "full"
+        if shape == "step" and run_counts(old) != run_counts(new):
+            shape = "input"
+    return shape
 
 
-def only_settled(work: Pairs) -> bool:
-    """Whether nothing but the columns of a settled item changes in any of these."""
-    return all(work_other(old) == work_other(new) for old, new in work)
+def work_shape(work: Pairs) -> str:
+    """The narrowest shape that holds every change of these items: settled, full or whole."""
+    shape = "settled"
+    for old, new in work:
+        if work_defined(old) != work_defined(new):
+            return "whole"
+        if shape == "settled" and work_other(old) != work_other(new):
+            shape = "full"
+    return shape
+
+
+RUN_SHAPES = {"step": run_step, "input": run_input, "full": run_full}
+WORK_SHAPES = {"settled": work_settle, "full": work_full, "whole": work_whole}

@@ -25,7 +25,7 @@ from msgspec.structs import astuple, replace
 from holdfast.core import failpoints
 from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.rows import LEASED, RUNS, WORK, History, Run, Work
+from holdfast.core.rows import LEASED, RUNS, WORK, Fact, History, Run, Work
 from holdfast.core.seams import Clock, StatementExecutor
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
@@ -35,18 +35,21 @@ from holdfast.store.contract import (
     Conflict,
     Finding,
     FindRuns,
-    Need,
     QueueDepth,
     Seen,
     StoreStats,
+    StreamLag,
+    StreamType,
     Transaction,
+    Transition,
     WorkerRow,
     begun,
 )
 from holdfast.store.sqlite_locks import FileLock, WorkerLocks
 from holdfast.store.sqlite_schema import check_database, is_current, migrate_database, translate
+from holdfast.store.sqlite_transaction import SqliteTransaction
 from holdfast.store.sqlite_write import load_rows, write_changes
-from holdfast.store.statements import columns, statements
+from holdfast.store.statements import PRUNED, columns, statements
 
 T = TypeVar("T")
 
@@ -62,6 +65,7 @@ class SqliteStore:
 
     kind = "sqlite"
     shared = True
+    flushes_overlap = False
 
     def __init__(
         self,
@@ -258,7 +262,7 @@ class SqliteStore:
                     if self._others_wrote(self.db):
                         self.on_foreign_write()
                 try:
-                    yield _SqliteTransaction(self, executor)
+                    yield SqliteTransaction(self, executor)
                     with translate(self.path):
                         await executor.run(self._commit)
                 except BaseException:
@@ -276,23 +280,29 @@ class SqliteStore:
             with translate(self.path):
                 return await executor.run(lambda: call(self.db))
 
+    async def _ask(self, name: str, *args: Any) -> list[Any]:
+        return await self._read(lambda db: db.execute(self._sql[name], args).fetchall())
+
     async def rows(self, need: Query) -> list[Any]:
         return await self._read(lambda db: load_rows(db, self._sql, need))
 
     async def history(self, run: str, after: int = 0) -> list[History]:
-        rows = await self._read(lambda db: db.execute(self._sql["HistoryOf"], (run, after)).fetchall())
-        return [History(*row) for row in rows]
+        return [History(*row) for row in await self._ask("HistoryOf", run, after)]
 
     async def runs(self, ids: Sequence[str]) -> list[Run]:
-        wanted = _json(list(ids)).decode()
-        rows = await self._read(lambda db: db.execute(self._sql["runs_by_id"], (wanted,)).fetchall())
-        return [Run(*row) for row in rows]
+        return [Run(*row) for row in await self._ask("runs_by_id", _json(list(ids)).decode())]
 
     async def find(self, ask: FindRuns) -> list[Run]:
         where, args = ["1 = 1"], []
         if ask.workflow is not None:
             where.append("workflow = ?")
             args.append(ask.workflow)
+        if ask.model is not None:
+            where.append("model = ?")
+            args.append(ask.model)
+        if ask.key_prefix is not None:
+            where.append("substr(key, 1, length(?)) = ?")
+            args += [ask.key_prefix, ask.key_prefix]
         if ask.status:
             where.append("status IN (SELECT value FROM json_each(?))")
             args.append(_json(ask.status).decode())
@@ -308,6 +318,26 @@ class SqliteStore:
         sql = f"SELECT {columns(RUNS.columns)} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"  # noqa: S608
         rows = await self._read(lambda db: db.execute(sql, [*args, ask.limit]).fetchall())
         return [Run(*row) for row in rows]
+
+    # -- streams
+
+    async def stream_bound(self) -> int:
+        return int((await self._ask("stream_bound"))[0][0])
+
+    async def horizon_age(self) -> float:
+        return 0.0  # one writer: positions are given in the order of commits
+
+    async def read_stream(self, workflow: str, after: int, upto: int, limit: int) -> list[Fact]:
+        return [Fact(*row) for row in await self._ask("read_stream", workflow, after, upto, limit)]
+
+    async def stream_lag(self, workflow: str, after: int) -> StreamLag:
+        return StreamLag(*(await self._ask("stream_lag", workflow, after))[0])
+
+    async def stream_types(self, workflow: str) -> list[StreamType]:
+        return [StreamType(*row) for row in await self._ask("stream_types", workflow)]
+
+    async def transitions(self, workflow: str) -> list[Transition]:
+        return [Transition(*row) for row in await self._ask("transitions", workflow)]
 
     # -- work
 
@@ -366,12 +396,10 @@ class SqliteStore:
         return await self._write(open_gates)
 
     async def leased_to(self, worker: str) -> list[Work]:
-        rows = await self._read(lambda db: db.execute(self._sql["leased_to"], (worker,)).fetchall())
-        return [Work(*row) for row in rows]
+        return [Work(*row) for row in await self._ask("leased_to", worker)]
 
     async def dead(self, limit: int) -> list[Work]:
-        rows = await self._read(lambda db: db.execute(self._sql["dead"], (limit,)).fetchall())
-        return [Work(*row) for row in rows]
+        return [Work(*row) for row in await self._ask("dead", limit)]
 
     async def unknown(self, older_than: int, limit: int) -> list[Work]:
         live = [worker for worker in await self.workers() if worker.lease_until >= self.now()]
@@ -464,17 +492,16 @@ class SqliteStore:
     # -- for people
 
     async def stats(self) -> StoreStats:
-        def count(db: sqlite3.Connection) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-            names = ("count_runs", "count_work", "queue_depths", "workers")
-            runs, work, queues, workers = (db.execute(self._sql[name]).fetchall() for name in names)
-            return runs, work, queues, workers
-
-        runs, work, queues, workers = await self._read(count)
+        names = ("count_runs", "count_work", "queue_depths", "workers", "inbox")
+        counted = await self._read(lambda db: [db.execute(self._sql[name]).fetchall() for name in names])
+        runs, work, queues, workers, [(inbox, oldest_input)] = counted
         now = self.now()
         return StoreStats(
             runs=dict(runs),
             work=dict(work),
             workers=len(workers),
+            inbox=inbox,
+            inbox_oldest_seconds=max(0, now - (oldest_input or now)) / 1e6,
             queues=tuple(
                 QueueDepth(
                     queue=queue,
@@ -490,7 +517,7 @@ class SqliteStore:
     async def prune(self, ended_before: int, limit: int) -> int:
         def delete(db: sqlite3.Connection) -> int:
             old = db.execute(self._sql["prunable"], (ended_before, limit)).fetchall()
-            for table in ("work", "history", "waits", "events", "definitions", "inputs", "runs"):
+            for table in PRUNED:
                 db.executemany(self._sql[f"prune_{table}"], old)
                 if failpoints.armed:
                     failpoints.hit("prune.between")
@@ -525,59 +552,5 @@ class SqliteStore:
         self._watcher = asyncio.get_running_loop().create_task(watch(), name="holdfast-sqlite-watch")
 
 
-class _SqliteTransaction:
-    """The write lock is held; rows are read and written as asked."""
-
-    def __init__(self, store: SqliteStore, executor: StatementExecutor) -> None:
-        self._store = store
-        self._run = executor.run
-        self.now = store.now()
-        self.user = SqliteTx(store.db, executor)
-
-    async def lock_topics(self, names: Sequence[str]) -> None:
-        """The one writer has every lock already."""
-
-    async def lock_runs(self, ids: Sequence[str]) -> None:
-        """The one writer has every lock already."""
-
-    async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
-        db, sql = self._store.db, self._store._sql
-        with translate(self._store.path):
-            return await self._run(lambda: [load_rows(db, sql, need) for need in needs])
-
-    async def write(self, changes: Changes) -> None:
-        with translate(self._store.path):
-            await self._run(lambda: write_changes(self._store.db, self._store._sql, changes))
-
-
-class SqliteTx:
-    """`hf.Tx` on SQLite: the caller's statements join the transaction that records its result."""
-
-    def __init__(self, db: sqlite3.Connection, executor: StatementExecutor) -> None:
-        self.raw = db
-        self._run = executor.run
-
-    def _execute(self, sql: str, args: tuple[object, ...]) -> sqlite3.Cursor:
-        cursor = self.raw.cursor()
-        cursor.row_factory = sqlite3.Row
-        return cursor.execute(sql, args)
-
-    async def execute(self, sql: str, *args: object) -> int:
-        return await self._run(lambda: max(0, self._execute(sql, args).rowcount))
-
-    async def fetch(self, sql: str, *args: object) -> list[Any]:
-        return await self._run(lambda: self._execute(sql, args).fetchall())
-
-    async def fetchrow(self, sql: str, *args: object) -> Any:
-        return await self._run(lambda: self._execute(sql, args).fetchone())
-
-    async def fetchval(self, sql: str, *args: object) -> Any:
-        row = await self.fetchrow(sql, *args)
-        return None if row is None else row[0]
-
-
 def _names(text: str) -> tuple[str, ...]:
     return msgspec.json.decode(text, type=tuple[str, ...])
-
-
-__all__ = ["SqliteStore", "SqliteTx"]

@@ -10,15 +10,31 @@ from typing import Any
 from msgspec.structs import astuple
 
 from holdfast.core import failpoints
-from holdfast.core.rows import DEFINITIONS, EVENTS, HISTORY, HOLDS, INPUTS, RUNS, WAITS, WORK, Table
-from holdfast.core.view import Changes, Query, defined
+from holdfast.core.rows import (
+    DEFINITIONS,
+    EVENTS,
+    HISTORY,
+    HOLDS,
+    INPUTS,
+    OBSERVATIONS,
+    RUNS,
+    SNAPSHOTS,
+    STREAM,
+    WAITS,
+    WORK,
+    Table,
+)
+from holdfast.core.view import Changes, Query
 from holdfast.store.contract import Conflict, Need
 from holdfast.store.questions import json_list, query_arguments
-from holdfast.store.shapes import Pairs, only_settled, only_step, run_full, run_step, work_full, work_settle
+from holdfast.store.shapes import RUN_SHAPES, WORK_SHAPES, Pairs, run_shape, work_shape
 
 _KEY = attrgetter("run", "node", "attempt", "token")
 # Runs first, then work, then what only inserts: the same order as in PostgreSQL.
-ORDER: tuple[Table[Any], ...] = (RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS)
+ORDER: tuple[Table[Any], ...] = (
+    *(RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS),
+    *(STREAM, SNAPSHOTS, OBSERVATIONS),
+)
 
 
 def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes) -> None:
@@ -30,15 +46,13 @@ def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes)
         if pairs:
             statement, values = _run_updates(pairs) if table is RUNS else _work_updates(pairs)
             _exactly(db, sql[statement], values, table)
-            if table is WORK and (redefined := changes.redefined()):
-                _exactly(db, sql["redefine_work"], [defined(new) + WORK.key(new) for new in redefined], table)
         deleted = changes.deletes.get(table)
         if deleted:
             # An event that someone else has consumed must abort the batch, or it would be delivered twice.
             _exactly(db, sql[f"delete_{table.name}"], [table.key(row) for row in deleted], table)
         inserted = changes.inserts.get(table)
         if inserted:
-            db.executemany(sql[f"insert_{table.name}"], [astuple(row) for row in inserted])
+            _insert(db, sql, table, inserted)
         if failpoints.armed and (pairs or inserted or deleted):
             failpoints.hit("flush.between")
 
@@ -48,16 +62,21 @@ def _exactly(db: sqlite3.Connection, statement: str, values: list[tuple[Any, ...
         raise Conflict(f"a row of {table.name} changed meanwhile")
 
 
+def _insert(db: sqlite3.Connection, sql: dict[str, str], table: Table[Any], rows: list[Any]) -> None:
+    sent = len(table.columns) - (table is STREAM)  # the position, the last column, is given at the write
+    db.executemany(sql[f"insert_{table.name}"], [astuple(row)[:sent] for row in rows])
+
+
 def _run_updates(pairs: Pairs) -> tuple[str, list[tuple[Any, ...]]]:
-    if only_step(pairs):
-        return "update_runs_step", [(*run_step(new), new.id, old.version) for old, new in pairs]
-    return "update_runs", [(*run_full(new), new.id, old.version) for old, new in pairs]
+    shape = run_shape(pairs)
+    written = RUN_SHAPES[shape]
+    return f"update_runs_{shape}", [(*written(new), new.id, old.version) for old, new in pairs]
 
 
 def _work_updates(pairs: Pairs) -> tuple[str, list[tuple[Any, ...]]]:
-    if only_settled(pairs):
-        return "update_work_settled", [work_settle(new) + _KEY(old) for old, new in pairs]
-    return "update_work", [work_full(new) + _KEY(old) for old, new in pairs]
+    shape = work_shape(pairs)
+    written = WORK_SHAPES[shape]
+    return f"update_work_{shape}", [written(new) + _KEY(old) for old, new in pairs]
 
 
 def load_rows(db: sqlite3.Connection, sql: dict[str, str], need: Need) -> list[Any]:

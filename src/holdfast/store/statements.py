@@ -14,7 +14,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from holdfast.core.errors import NotOurDatabase, SchemaTooNew
-from holdfast.core.rows import TABLES
+from holdfast.core.rows import STREAM, TABLES
 from holdfast.store.contract import WorkerRow
 
 _RESERVED = {"by", "key"}
@@ -24,9 +24,17 @@ def columns(names: tuple[str, ...], prefix: str = "") -> str:
     return ", ".join(f'{prefix}"{name}"' if name in _RESERVED else f"{prefix}{name}" for name in names)
 
 
-_COLUMNS = {table.name: table.columns for table in TABLES} | {"workers": WorkerRow.__struct_fields__}
+_TABLES = {table.name: table.columns for table in TABLES} | {"workers": WorkerRow.__struct_fields__}
+# A row of `stream` as it is sent: its position, the last column, is given by the store.
+_COLUMNS = _TABLES | {"facts": STREAM.columns[:-1]}
 
-OUR_TABLES = frozenset({*_COLUMNS, "topics", "code"})
+# What goes with a run that is pruned, the run last.
+PRUNED = (
+    *("work", "history", "waits", "events", "definitions", "inputs"),
+    *("stream", "snapshots", "observations", "runs"),
+)
+
+OUR_TABLES = frozenset({*_TABLES, "topics", "code"})
 
 
 @cache
@@ -46,11 +54,13 @@ def _expand(sql: str) -> str:
         table, mark = match.group("table"), match.group("mark")
         if mark == "?":
             return ", ".join("?" for _ in _COLUMNS[table])
+        if mark == "$":  # numbered when the statement is put together
+            return ", ".join("$?" for _ in _COLUMNS[table])
         if mark and mark.startswith("@"):
             return columns(_COLUMNS[table], f"{mark[1:]}.")
         return columns(_COLUMNS[table])
 
-    return re.sub(r"\{(?P<table>[a-z]+)(?P<mark>\?|@[a-z]+)?\}", substitute, sql)
+    return re.sub(r"\{(?P<table>[a-z]+)(?P<mark>\?|\$|@[a-z]+)?\}", substitute, sql)
 
 
 class Migration(NamedTuple):

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.rows import RUNNING, Event, History, Hold, Run, Wait, Work
+from holdfast.core.rows import RUNNING, Event, Fact, History, Hold, Input, Observation, Run, Snapshot, Wait, Work
 from holdfast.store.contract import ClaimRequest, Store, WorkerRow
 from tests.support.stores import EPOCH_US, change
 
 
 def a_run(run: str = "r1", **fields: Any) -> Run:
     given: dict[str, Any] = {"status": RUNNING, "active": 0, "created": EPOCH_US, "updated": EPOCH_US}
-    return Run(id=run, workflow=fields.pop("workflow", "flow"), model="dag", **(given | fields))
+    names = {"workflow": fields.pop("workflow", "flow"), "model": fields.pop("model", "dag")}
+    return Run(id=run, **names, **(given | fields))
+
+
+def an_instance(run: str = "r1", **fields: Any) -> Run:
+    """The run of a decider's instance: `base` is the length of its stream."""
+    return a_run(run, **({"workflow": "Order", "model": "decider", "key": run} | fields))
 
 
 def a_work(run: str = "r1", node: str = "n", attempt: int = 1, **fields: Any) -> Work:
@@ -43,6 +49,24 @@ def a_worker(worker: str = "w1", **fields: Any) -> WorkerRow:
 def asked(worker: str = "w1", **fields: Any) -> ClaimRequest:
     given: dict[str, Any] = {"queue": "default", "limit": 10, "workflows": ("flow",), "actions": ("job",)}
     return ClaimRequest(worker=worker, **(given | fields))
+
+
+def a_fact(run: str = "r1", sequence: int = 1, **fields: Any) -> Fact:
+    given: dict[str, Any] = {"workflow": "Order", "key": run, "type": "Created", "at": EPOCH_US + sequence}
+    return Fact(run=run, sequence=sequence, **(given | fields))
+
+
+def a_snapshot(run: str = "r1", sequence: int = 1, **fields: Any) -> Snapshot:
+    return Snapshot(run=run, sequence=sequence, **({"state": b"{}", "code": "c1", "at": EPOCH_US} | fields))
+
+
+def an_observation(run: str = "r1", number: int = 1, **fields: Any) -> Observation:
+    given: dict[str, Any] = {"workflow": "Order", "type": "Create", "at": EPOCH_US}
+    return Observation(run=run, number=number, **(given | fields))
+
+
+def an_input(run: str = "r1", id: str = "command:1", **fields: Any) -> Input:
+    return Input(scope=run, id=id, run=run, **fields)
 
 
 async def put(store: Store, *rows: Any) -> None:

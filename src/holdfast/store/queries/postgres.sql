@@ -11,33 +11,43 @@ l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version =
 ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.remaining, active = g.active,
     gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated
   FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
+-- name: flush_runs_input
+-- The same with what a decider counts at every input.
+g AS (SELECT * FROM unnest($?::text[], $?::bigint[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[],
+    $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::int[], $?::bigint[]) g(id, expect, version, status, remaining,
+    active, gave_up, entries, started, updated, token, base, mailbox, due)),
+l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version = g.expect ORDER BY r.id FOR NO KEY UPDATE OF r)
+-- name: flush_runs_input_update
+ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.remaining, active = g.active,
+    gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated, token = g.token, base = g.base,
+    mailbox = g.mailbox, due = g.due
+  FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
 -- name: flush_runs_full
 -- The same with every column that may change, for batches in which a run ends, pauses or is taken up again.
 g AS (SELECT * FROM unnest($?::text[], $?::bigint[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[],
-    $?::bigint[], $?::bigint[], $?::bytea[], $?::bytea[], $?::text[], $?::bigint[], $?::boolean[], $?::boolean[], $?::text[],
-    $?::bigint[], $?::text[], $?::bigint[], $?::bigint[], $?::int[]) g(id, expect, version, status, remaining, active, gave_up, entries,
-    started, updated,
-    result, error, definition, token, awaited, superseded, reason, finished, signature, adopted, base, mailbox)),
+    $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::int[], $?::bigint[], $?::bytea[], $?::bytea[], $?::text[],
+    $?::boolean[], $?::boolean[], $?::text[], $?::bigint[], $?::text[], $?::bigint[]) g(id, expect, version, status, remaining,
+    active, gave_up, entries, started, updated, token, base, mailbox, due, result, error, definition, awaited, superseded,
+    reason, finished, signature, adopted)),
 l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version = g.expect ORDER BY r.id FOR NO KEY UPDATE OF r)
 -- name: flush_runs_full_update
 ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.remaining, active = g.active,
-    gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated, result = g.result, error = g.error,
-    definition = g.definition, token = g.token, awaited = g.awaited, superseded = g.superseded, reason = g.reason,
-    finished = g.finished, signature = g.signature, adopted = g.adopted, base = g.base,
-    mailbox = g.mailbox
+    gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated, token = g.token, base = g.base,
+    mailbox = g.mailbox, due = g.due, result = g.result, error = g.error, definition = g.definition, awaited = g.awaited,
+    superseded = g.superseded, reason = g.reason, finished = g.finished, signature = g.signature, adopted = g.adopted
   FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
 -- name: flush_no_runs
 l AS (SELECT ''::text AS id WHERE false)
 -- name: flush_no_runs_update
 ur AS (SELECT ''::text AS id WHERE false)
 
--- name: flush_work_settle
+-- name: flush_work_settled
 -- Work that is settled. `tl` locks the items in order, where the token is still the same; reading `l` locks runs first.
 x AS (SELECT * FROM unnest($?::text[], $?::text[], $?::int[], $?::bigint[], $?::text[], $?::bytea[], $?::bytea[], $?::bytea[],
     $?::bigint[]) x(run, node, attempt, expect, status, result, error, outcome, finished)),
 tl AS MATERIALIZED (SELECT t.run FROM work t JOIN x ON t.run = x.run AND t.node = x.node AND t.attempt = x.attempt
   AND t.token = x.expect WHERE (SELECT count(*) FROM l) >= 0 ORDER BY t.run, t.node, t.attempt FOR NO KEY UPDATE OF t)
--- name: flush_work_settle_update
+-- name: flush_work_settled_update
 ut AS (UPDATE work t SET status = x.status, result = x.result, error = x.error, outcome = x.outcome, finished = x.finished
   FROM x WHERE t.run = x.run AND t.node = x.node AND t.attempt = x.attempt AND (SELECT ok FROM a))
 -- name: flush_work_full
@@ -53,12 +63,54 @@ ut AS (UPDATE work t SET status = x.status, result = x.result, error = x.error, 
     completed = x.completed, token = x.token, gate = x.gate, due = x.due, worker = x.worker, parents = x.parents,
     ancestry = x.ancestry, failures = x.failures, losses = x.losses, started = x.started
   FROM x WHERE t.run = x.run AND t.node = x.node AND t.attempt = x.attempt AND (SELECT ok FROM a))
+-- name: flush_work_whole
+-- Work that follows another graph, and timers that are set anew.
+x AS (SELECT * FROM unnest($?::text[], $?::text[], $?::int[], $?::bigint[], $?::text[], $?::bytea[], $?::bytea[], $?::bytea[],
+    $?::bigint[], $?::int[], $?::bigint[], $?::smallint[], $?::bigint[], $?::text[], $?::text[], $?::text[], $?::int[],
+    $?::int[], $?::bigint[], $?::int[], $?::text[], $?::text[], $?::text[], $?::bigint[], $?::text[], $?::bytea[], $?::text[],
+    $?::int[], $?::bigint[])
+    x(run, node, attempt, expect, status, result, error, outcome, finished, completed, token, gate, due, worker, parents,
+      ancestry, failures, losses, started, required, name, kind, queue, timeout, policy, payload, codec, priority, created)),
+tl AS MATERIALIZED (SELECT t.run FROM work t JOIN x ON t.run = x.run AND t.node = x.node AND t.attempt = x.attempt
+  AND t.token = x.expect WHERE (SELECT count(*) FROM l) >= 0 ORDER BY t.run, t.node, t.attempt FOR NO KEY UPDATE OF t)
+-- name: flush_work_whole_update
+ut AS (UPDATE work t SET status = x.status, result = x.result, error = x.error, outcome = x.outcome, finished = x.finished,
+    completed = x.completed, token = x.token, gate = x.gate, due = x.due, worker = x.worker, parents = x.parents,
+    ancestry = x.ancestry, failures = x.failures, losses = x.losses, started = x.started, required = x.required,
+    name = x.name, kind = x.kind, queue = x.queue, timeout = x.timeout, policy = x.policy, payload = x.payload,
+    codec = x.codec, priority = x.priority, created = x.created
+  FROM x WHERE t.run = x.run AND t.node = x.node AND t.attempt = x.attempt AND (SELECT ok FROM a))
 -- name: flush_no_work
 tl AS (SELECT ''::text AS run WHERE false)
+
+-- name: flush_waits_found
+-- Rows that a batch takes away, locked after their runs. The number found is part of what is checked: a row that someone
+-- else has consumed keeps the whole batch out, or it would be delivered twice.
+xw AS (SELECT * FROM unnest($?::text[], $?::bigint[]) xw(run, slot)),
+fw AS MATERIALIZED (SELECT 1 FROM waits w JOIN xw ON w.run = xw.run AND w.slot = xw.slot
+  WHERE (SELECT count(*) FROM l) >= 0 ORDER BY w.run, w.slot FOR UPDATE OF w)
+-- name: flush_waits_delete
+dw AS (DELETE FROM waits w USING xw WHERE w.run = xw.run AND w.slot = xw.slot AND (SELECT ok FROM a))
+-- name: flush_events_found
+xe AS (SELECT * FROM unnest($?::text[]) xe(id)),
+fe AS MATERIALIZED (SELECT 1 FROM events e JOIN xe ON e.id = xe.id
+  WHERE (SELECT count(*) FROM l) >= 0 ORDER BY e.id FOR UPDATE OF e)
+-- name: flush_events_delete
+de AS (DELETE FROM events e USING xe WHERE e.id = xe.id AND (SELECT ok FROM a))
+-- name: flush_inputs_found
+xi AS (SELECT * FROM unnest($?::text[], $?::text[]) xi(scope, id)),
+fi AS MATERIALIZED (SELECT 1 FROM inputs i JOIN xi ON i.scope = xi.scope AND i.id = xi.id
+  WHERE (SELECT count(*) FROM l) >= 0 ORDER BY i.scope, i.id FOR UPDATE OF i)
+-- name: flush_inputs_delete
+di AS (DELETE FROM inputs i USING xi WHERE i.scope = xi.scope AND i.id = xi.id AND (SELECT ok FROM a))
 
 -- name: flush_ok
 a AS MATERIALIZED (SELECT (SELECT count(*) FROM l) = $?::bigint AND (SELECT count(*) FROM tl) = $?::bigint
   AND (NOT $?::boolean OR NOT EXISTS (SELECT 1 FROM holds)) AS ok)
+-- name: flush_ok_deleting
+-- `f` is all that was found of the rows to be deleted.
+a AS MATERIALIZED (SELECT (SELECT count(*) FROM l) = $?::bigint AND (SELECT count(*) FROM tl) = $?::bigint
+  AND (NOT $?::boolean OR NOT EXISTS (SELECT 1 FROM holds)) AND (SELECT count(*) FROM f) = $?::bigint AS ok)
 
 -- name: flush_runs_insert
 -- Reading `ur` makes the updates happen first: a restarted run must give up its key before the new one takes it.
@@ -99,6 +151,22 @@ ne AS (INSERT INTO events ({events}) SELECT {events@n}
 -- name: flush_inputs_insert
 nj AS (INSERT INTO inputs ({inputs}) SELECT {inputs@n}
   FROM unnest($?::text[], $?::text[], $?::text[], $?::text[], $?::bigint[]) n({inputs}) WHERE (SELECT ok FROM a))
+-- name: flush_stream_insert
+-- In the order of the array, which is that of each stream. The position is taken last, when the runs are locked and this
+-- transaction has its id: CASE is what makes the order of these two certain.
+nf AS (INSERT INTO stream ({stream}) SELECT {facts@n}, CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('stream_positions') END
+  FROM unnest($?::text[], $?::bigint[], $?::text[], $?::text[], $?::text[], $?::int[], $?::bigint[], $?::bytea[], $?::text[],
+    $?::boolean[], $?::text[]) n({facts}) WHERE (SELECT ok FROM a))
+-- name: flush_snapshots_insert
+-- Whatever was there before: the run's version guards it, and a snapshot may have been deleted at any time (I38).
+ns AS (INSERT INTO snapshots ({snapshots}) SELECT {snapshots@n}
+  FROM unnest($?::text[], $?::bigint[], $?::bytea[], $?::text[], $?::text[], $?::bigint[]) n({snapshots}) WHERE (SELECT ok FROM a)
+  ON CONFLICT (run) DO UPDATE SET sequence = excluded.sequence, state = excluded.state, codec = excluded.codec,
+    code = excluded.code, at = excluded.at)
+-- name: flush_observations_insert
+nb AS (INSERT INTO observations ({observations}) SELECT {observations@n}
+  FROM unnest($?::text[], $?::bigint[], $?::text[], $?::text[], $?::bigint[], $?::bytea[], $?::text[], $?::text[], $?::text[],
+    $?::text[], $?::text[], $?::text[]) n({observations}) WHERE (SELECT ok FROM a))
 -- name: flush_definitions_insert
 nd AS (INSERT INTO definitions ({definitions}) SELECT {definitions@n}
   FROM unnest($?::text[], $?::text[], $?::text[], $?::bytea[], $?::text[], $?::bigint[]) n({definitions}) WHERE (SELECT ok FROM a))
@@ -120,8 +188,28 @@ nh AS (INSERT INTO history ({history})
 SELECT (SELECT count(*) FROM ur) = 1 AS ok, ARRAY[]::text[] AS runs, ARRAY[]::text[] AS work,
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 
+-- name: lone_input
+-- One input of one decider's instance, with nothing but its events: as little as `lone_turn`. The run's update is the lock,
+-- and reading it makes the positions come after it.
+WITH ur AS (UPDATE runs SET version = $?::bigint, status = $?::text, remaining = $?::int, active = $?::int, gave_up = $?::int,
+    entries = $?::bigint, started = $?::bigint, updated = $?::bigint, token = $?::bigint, base = $?::bigint, mailbox = $?::int,
+    due = $?::bigint WHERE id = $?::text AND version = $?::bigint RETURNING id),
+nf AS (INSERT INTO stream ({stream}) SELECT {facts@n}, CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('stream_positions') END
+  FROM ur CROSS JOIN unnest($?::text[], $?::bigint[], $?::text[], $?::text[], $?::text[], $?::int[], $?::bigint[], $?::bytea[],
+    $?::text[], $?::boolean[], $?::text[]) n({facts}))
+SELECT (SELECT count(*) FROM ur) = 1 AS ok, ARRAY[]::text[] AS runs, ARRAY[]::text[] AS work,
+  (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+-- name: lone_first_input
+-- The same for the input that an instance begins with; its key has the last word.
+WITH nr AS (INSERT INTO runs ({runs}) VALUES ({runs$}) RETURNING id),
+nf AS (INSERT INTO stream ({stream}) SELECT {facts@n}, CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('stream_positions') END
+  FROM nr CROSS JOIN unnest($?::text[], $?::bigint[], $?::text[], $?::text[], $?::text[], $?::int[], $?::bigint[], $?::bytea[],
+    $?::text[], $?::boolean[], $?::text[]) n({facts}))
+SELECT true AS ok, ARRAY[]::text[] AS runs, ARRAY[]::text[] AS work,
+  (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+
 -- name: delete_waits
--- Deletes run on the locked path only, one statement a table; the number of rows is checked.
+-- Deletes of rows whose run is not written in the same batch: on the locked path, one statement a table, rows counted.
 DELETE FROM waits w USING unnest($1::text[], $2::bigint[]) d(run, slot) WHERE w.run = d.run AND w.slot = d.slot
 -- name: delete_history
 DELETE FROM history h USING unnest($1::text[], $2::bigint[]) d(run, sequence) WHERE h.run = d.run AND h.sequence = d.sequence
@@ -134,13 +222,12 @@ DELETE FROM definitions WHERE id = ANY($1::text[])
 -- name: delete_holds
 DELETE FROM holds h USING unnest($1::text[], $2::text[]) d(scope, name) WHERE h.scope = d.scope AND h.name = d.name
 
--- name: redefine_work
--- What the graph says of nodes that have not begun, when another graph is followed. On the locked path only.
-UPDATE work w SET required = d.required, name = d.name, kind = d.kind, queue = d.queue, timeout = d.timeout, policy = d.policy,
-  payload = d.payload
-FROM unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bytea[], $8::text[], $9::text[], $10::int[])
-  d(required, name, kind, queue, timeout, policy, payload, run, node, attempt)
-WHERE w.run = d.run AND w.node = d.node AND w.attempt = d.attempt
+-- name: delete_stream
+DELETE FROM stream s USING unnest($1::text[], $2::bigint[]) d(run, sequence) WHERE s.run = d.run AND s.sequence = d.sequence
+-- name: delete_snapshots
+DELETE FROM snapshots WHERE run = ANY($1::text[])
+-- name: delete_observations
+DELETE FROM observations o USING unnest($1::text[], $2::bigint[]) d(run, number) WHERE o.run = d.run AND o.number = d.number
 
 -- name: now
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
@@ -181,6 +268,17 @@ SELECT {definitions} FROM definitions WHERE id = $1
 -- name: get_holds
 SELECT {holds} FROM holds WHERE scope = $1 AND name = $2
 
+-- name: get_snapshots
+SELECT {snapshots} FROM snapshots WHERE run = ANY($1::text[])
+-- name: get_stream
+SELECT {stream} FROM stream WHERE run = $1 AND sequence = $2
+-- name: get_observations
+SELECT {observations} FROM observations WHERE run = $1 AND number = $2
+-- name: streams_after
+-- StreamAfter of many instances at once.
+SELECT {stream@f} FROM unnest($1::text[], $2::bigint[], $3::bigint[]) k(run, after, most)
+  CROSS JOIN LATERAL (SELECT {stream@s} FROM stream s WHERE s.run = k.run AND s.sequence > k.after ORDER BY s.sequence LIMIT k.most) f
+
 -- name: RunByKey
 -- runs_by_key
 SELECT {runs} FROM runs WHERE workflow = $1 AND key = $2 AND NOT superseded
@@ -216,6 +314,14 @@ SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND gate < 
 -- name: ChildrenOf
 -- runs_by_parent
 SELECT {runs} FROM runs WHERE parent = $1 ORDER BY id
+-- name: StreamAfter
+SELECT {stream} FROM stream WHERE run = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
+-- name: SnapshotOf
+SELECT {snapshots} FROM snapshots WHERE run = $1
+-- name: ObservationsOf
+SELECT {observations} FROM observations WHERE run = $1 ORDER BY number
+-- name: FactsCausedBy
+SELECT {stream} FROM stream WHERE run = $1 AND cause = $2 ORDER BY sequence
 -- name: Holds
 SELECT {holds} FROM holds ORDER BY scope, name
 -- name: DefinitionById
@@ -312,6 +418,41 @@ SELECT {work} FROM work WHERE status = 'dead' ORDER BY finished LIMIT $1
 -- name: ready_before
 SELECT {work} FROM work WHERE status = 'ready' AND gate = 0 AND due < $1 ORDER BY due LIMIT $2
 
+-- name: stream_horizon
+-- The last position first, then an id that is above those of all who took it; only if there is something new. The oldest
+-- transaction that runs is as of the start of this statement, so it serves earlier marks alone.
+SELECT p.position, CASE WHEN p.position > $1::bigint THEN pg_current_xact_id()::text::bigint END,
+  pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+FROM (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS position FROM stream_positions OFFSET 0) p
+-- name: oldest_running
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+-- name: holding_back
+-- Transactions that have written and that are older than the id given: since when the oldest of them is open.
+SELECT extract(epoch FROM clock_timestamp() - min(xact_start))::float8 FROM pg_stat_activity
+WHERE backend_xid IS NOT NULL AND age(backend_xid) > age(($1::text)::xid8::xid)
+-- name: long_writers
+SELECT pid, application_name, state, extract(epoch FROM clock_timestamp() - xact_start)::float8 FROM pg_stat_activity
+WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+  AND extract(epoch FROM clock_timestamp() - xact_start)::float8 >= $1::float8 ORDER BY xact_start LIMIT 5
+-- name: read_stream
+-- stream_by_position
+SELECT {stream} FROM stream WHERE workflow = $1 AND NOT system AND position > $2 AND position <= $3 ORDER BY position LIMIT $4
+-- name: stream_lag
+-- stream_by_position
+SELECT count(*), (SELECT at FROM stream WHERE workflow = $1 AND NOT system AND position > $2 ORDER BY position LIMIT 1)
+FROM stream WHERE workflow = $1 AND NOT system AND position > $2
+-- name: stream_types
+-- stream_by_position
+SELECT t.type, t.version, t.count, s.run, s.sequence
+FROM (SELECT type, version, count(*), max(position) AS newest FROM stream WHERE workflow = $1 AND NOT system
+    GROUP BY type, version) t
+  JOIN stream s ON s.workflow = $1 AND NOT s.system AND s.position = t.newest
+ORDER BY t.type, t.version
+-- name: transitions
+-- observations_by_workflow
+SELECT before, type, after, count(*) FROM observations WHERE workflow = $1 AND outcome = 'applied'
+GROUP BY before, type, after ORDER BY before NULLS FIRST, type, after NULLS FIRST
+
 -- name: count_runs
 SELECT status, count(*) FROM runs GROUP BY status
 -- name: count_work
@@ -323,12 +464,19 @@ FROM work WHERE status IN ('ready', 'leased') GROUP BY queue ORDER BY queue
 -- name: find
 SELECT {runs} FROM runs WHERE ($1::text IS NULL OR workflow = $1) AND ($2::text[] IS NULL OR status = ANY($2))
   AND ($3::text IS NULL OR tags::jsonb @> $3::jsonb) AND ($4::bigint IS NULL OR created >= $4)
-  AND ($5::text IS NULL OR id < $5) ORDER BY id DESC LIMIT $6
+  AND ($5::text IS NULL OR id < $5) AND ($6::text IS NULL OR model = $6) AND ($7::text IS NULL OR starts_with(key, $7))
+ORDER BY id DESC LIMIT $8
+-- name: inbox
+-- events_queued. A function may have been sent an event of the same name, so the run is looked at.
+SELECT count(*), min(e.at) FROM events e JOIN runs r ON r.id = e.target
+WHERE e.name = 'input' AND e.status = 'queued' AND r.model = 'decider'
 
 -- name: prunable
--- runs_ended
-SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < $1 ORDER BY finished LIMIT $2
-  FOR UPDATE SKIP LOCKED
+-- runs_ended. What an instance's last decision asked for still happens (I34), and its run stays until then.
+SELECT id FROM runs r WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < $1
+  AND NOT EXISTS (SELECT 1 FROM work w WHERE w.run = r.id AND w.kind IN ('effect', 'timer', 'inbox')
+    AND w.status IN ('blocked', 'ready', 'leased'))
+ORDER BY finished LIMIT $2 FOR UPDATE SKIP LOCKED
 -- name: prune_work
 DELETE FROM work WHERE run = ANY($1::text[])
 -- name: prune_history
@@ -341,6 +489,12 @@ DELETE FROM events WHERE target = ANY($1::text[])
 DELETE FROM inputs WHERE run = ANY($1::text[])
 -- name: prune_definitions
 DELETE FROM definitions WHERE run = ANY($1::text[])
+-- name: prune_stream
+DELETE FROM stream WHERE run = ANY($1::text[])
+-- name: prune_snapshots
+DELETE FROM snapshots WHERE run = ANY($1::text[])
+-- name: prune_observations
+DELETE FROM observations WHERE run = ANY($1::text[])
 -- name: prune_runs
 DELETE FROM runs WHERE id = ANY($1::text[])
 -- name: notify
@@ -353,6 +507,9 @@ UNION ALL SELECT 'history', count(*) FROM history WHERE NOT EXISTS (SELECT 1 FRO
 UNION ALL SELECT 'waits', count(*) FROM waits WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 UNION ALL SELECT 'events', count(*) FROM events WHERE target IS NOT NULL AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = target)
 UNION ALL SELECT 'definitions', count(*) FROM definitions WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run)
+UNION ALL SELECT 'stream', count(*) FROM stream WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
+UNION ALL SELECT 'snapshots', count(*) FROM snapshots WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
+UNION ALL SELECT 'observations', count(*) FROM observations WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 -- name: miscounted
 -- Runs whose counters disagree with their work: G10 says that no crash leaves one.
 SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))
@@ -360,3 +517,8 @@ FROM runs r WHERE r.finished IS NULL
   AND r.active <> (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased')) LIMIT 20
 -- name: overfull
 SELECT run, node, attempt FROM work WHERE completed > required LIMIT 20
+-- name: broken_streams
+-- Instances whose stream has a gap, or another length than they say.
+SELECT r.id, r.base, count(f.sequence), coalesce(max(f.sequence), 0) FROM runs r LEFT JOIN stream f ON f.run = r.id
+WHERE r.model = 'decider' GROUP BY r.id, r.base
+HAVING r.base <> count(f.sequence) OR r.base <> coalesce(max(f.sequence), 0) LIMIT 20

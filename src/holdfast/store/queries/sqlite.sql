@@ -16,31 +16,47 @@ INSERT INTO inputs ({inputs}) VALUES ({inputs?})
 INSERT INTO definitions ({definitions}) VALUES ({definitions?})
 -- name: insert_holds
 INSERT INTO holds ({holds}) VALUES ({holds?})
+-- name: insert_stream
+-- The position is the rowid, given at the write.
+INSERT INTO stream ({facts}) VALUES ({facts?})
+-- name: insert_snapshots
+-- Whatever was there before: a snapshot may have been deleted at any time (I38).
+INSERT INTO snapshots ({snapshots}) VALUES ({snapshots?})
+ON CONFLICT (run) DO UPDATE SET sequence = excluded.sequence, state = excluded.state, codec = excluded.codec,
+  code = excluded.code, at = excluded.at
+-- name: insert_observations
+INSERT INTO observations ({observations}) VALUES ({observations?})
 
 -- name: update_runs_step
 -- What an ordinary step changes: half the work, and no index of runs is looked at.
 UPDATE runs SET version = ?, status = ?, remaining = ?, active = ?, gave_up = ?, entries = ?, started = ?, updated = ?
 WHERE id = ? AND version = ?
--- name: update_runs
+-- name: update_runs_input
+-- With what a decider counts at every input.
+UPDATE runs SET version = ?, status = ?, remaining = ?, active = ?, gave_up = ?, entries = ?, started = ?, updated = ?,
+  token = ?, base = ?, mailbox = ?, due = ?
+WHERE id = ? AND version = ?
+-- name: update_runs_full
 -- Guarded by the version that the decision saw.
 UPDATE runs SET version = ?, status = ?, remaining = ?, active = ?, gave_up = ?, entries = ?, started = ?, updated = ?,
-  result = ?, error = ?, definition = ?, token = ?, awaited = ?, superseded = ?, reason = ?, finished = ?, signature = ?,
-  adopted = ?, base = ?, mailbox = ?
+  token = ?, base = ?, mailbox = ?, due = ?, result = ?, error = ?, definition = ?, awaited = ?, superseded = ?, reason = ?,
+  finished = ?, signature = ?, adopted = ?
 WHERE id = ? AND version = ?
 
 -- name: update_work_settled
 UPDATE work SET status = ?, result = ?, error = ?, outcome = ?, finished = ?
 WHERE run = ? AND node = ? AND attempt = ? AND token = ?
--- name: update_work
+-- name: update_work_full
 -- Guarded by the token that the decision saw.
 UPDATE work SET status = ?, result = ?, error = ?, outcome = ?, finished = ?, completed = ?, token = ?, gate = ?, due = ?,
   worker = ?, parents = ?, ancestry = ?, failures = ?, losses = ?, started = ?
 WHERE run = ? AND node = ? AND attempt = ? AND token = ?
-
--- name: redefine_work
--- What the graph says of a node that has not begun, when another graph is followed.
-UPDATE work SET required = ?, name = ?, kind = ?, queue = ?, timeout = ?, policy = ?, payload = ?
-WHERE run = ? AND node = ? AND attempt = ?
+-- name: update_work_whole
+-- Work that follows another graph, and timers that are set anew.
+UPDATE work SET status = ?, result = ?, error = ?, outcome = ?, finished = ?, completed = ?, token = ?, gate = ?, due = ?,
+  worker = ?, parents = ?, ancestry = ?, failures = ?, losses = ?, started = ?, required = ?, name = ?, kind = ?, queue = ?,
+  timeout = ?, policy = ?, payload = ?, codec = ?, priority = ?, created = ?
+WHERE run = ? AND node = ? AND attempt = ? AND token = ?
 
 -- name: delete_waits
 DELETE FROM waits WHERE run = ? AND slot = ?
@@ -54,6 +70,12 @@ DELETE FROM inputs WHERE scope = ? AND id = ?
 DELETE FROM definitions WHERE id = ?
 -- name: delete_holds
 DELETE FROM holds WHERE scope = ? AND name = ?
+-- name: delete_stream
+DELETE FROM stream WHERE run = ? AND sequence = ?
+-- name: delete_snapshots
+DELETE FROM snapshots WHERE run = ?
+-- name: delete_observations
+DELETE FROM observations WHERE run = ? AND number = ?
 
 -- name: get_runs
 SELECT {runs} FROM runs WHERE id = ?
@@ -73,6 +95,12 @@ SELECT {inputs} FROM inputs WHERE scope = ? AND id = ?
 SELECT {definitions} FROM definitions WHERE id = ?
 -- name: get_holds
 SELECT {holds} FROM holds WHERE scope = ? AND name = ?
+-- name: get_stream
+SELECT {stream} FROM stream WHERE run = ? AND sequence = ?
+-- name: get_snapshots
+SELECT {snapshots} FROM snapshots WHERE run = ?
+-- name: get_observations
+SELECT {observations} FROM observations WHERE run = ? AND number = ?
 
 -- name: RunByKey
 -- runs_by_key
@@ -107,6 +135,14 @@ SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND gate < 
 -- name: ChildrenOf
 -- runs_by_parent
 SELECT {runs} FROM runs WHERE parent = ? ORDER BY id
+-- name: StreamAfter
+SELECT {stream} FROM stream WHERE run = ? AND sequence > ? ORDER BY sequence LIMIT ?
+-- name: SnapshotOf
+SELECT {snapshots} FROM snapshots WHERE run = ?
+-- name: ObservationsOf
+SELECT {observations} FROM observations WHERE run = ? ORDER BY number
+-- name: FactsCausedBy
+SELECT {stream} FROM stream WHERE run = ? AND cause = ? ORDER BY sequence
 -- name: Holds
 SELECT {holds} FROM holds ORDER BY scope, name
 -- name: DefinitionById
@@ -182,6 +218,29 @@ SELECT {work} FROM work WHERE status = 'dead' ORDER BY finished LIMIT ?
 -- name: ready_before
 SELECT {work} FROM work WHERE status = 'ready' AND gate = 0 AND due < ? ORDER BY due LIMIT ?
 
+-- name: stream_bound
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'stream'), 0)
+-- name: read_stream
+-- stream_by_position
+SELECT {stream} FROM stream INDEXED BY stream_by_position WHERE workflow = ? AND system = 0 AND position > ? AND position <= ?
+ORDER BY position LIMIT ?
+-- name: stream_lag
+-- stream_by_position
+SELECT count(*), (SELECT at FROM stream INDEXED BY stream_by_position WHERE workflow = ?1 AND system = 0 AND position > ?2
+    ORDER BY position LIMIT 1)
+FROM stream INDEXED BY stream_by_position WHERE workflow = ?1 AND system = 0 AND position > ?2
+-- name: stream_types
+-- stream_by_position
+SELECT t.type, t.version, t.count, s.run, s.sequence
+FROM (SELECT type, version, count(*) AS count, max(position) AS newest FROM stream INDEXED BY stream_by_position
+    WHERE workflow = ? AND system = 0 GROUP BY type, version) t
+  CROSS JOIN stream s ON s.position = t.newest
+ORDER BY t.type, t.version
+-- name: transitions
+-- observations_by_workflow
+SELECT before, type, after, count(*) FROM observations WHERE workflow = ? AND outcome = 'applied'
+GROUP BY before, type, after ORDER BY before, type, after
+
 -- name: count_runs
 SELECT status, count(*) FROM runs GROUP BY status
 -- name: count_work
@@ -191,9 +250,17 @@ SELECT queue, sum(status = 'ready' AND gate = 0), sum(status = 'ready' AND gate 
   min(CASE WHEN status = 'ready' AND gate = 0 THEN due END)
 FROM work WHERE status IN ('ready', 'leased') GROUP BY queue ORDER BY queue
 
+-- name: inbox
+-- events_queued. A function may have been sent an event of the same name, so the run is looked at.
+SELECT count(*), min(e.at) FROM events e CROSS JOIN runs r ON r.id = e.target
+WHERE e.name = 'input' AND e.status = 'queued' AND r.model = 'decider'
+
 -- name: prunable
--- runs_ended
-SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < ? ORDER BY finished LIMIT ?
+-- runs_ended. What an instance's last decision asked for still happens (I34), and its run stays until then.
+SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < ?
+  AND NOT EXISTS (SELECT 1 FROM work w WHERE w.run = runs.id AND w.kind IN ('effect', 'timer', 'inbox')
+    AND w.status IN ('blocked', 'ready', 'leased'))
+ORDER BY finished LIMIT ?
 -- name: prune_work
 DELETE FROM work WHERE run = ?
 -- name: prune_history
@@ -206,6 +273,12 @@ DELETE FROM events WHERE target = ?
 DELETE FROM inputs WHERE run = ?
 -- name: prune_definitions
 DELETE FROM definitions WHERE run = ?
+-- name: prune_stream
+DELETE FROM stream WHERE run = ?
+-- name: prune_snapshots
+DELETE FROM snapshots WHERE run = ?
+-- name: prune_observations
+DELETE FROM observations WHERE run = ?
 -- name: prune_runs
 DELETE FROM runs WHERE id = ?
 
@@ -214,6 +287,10 @@ SELECT 'work', count(*) FROM work WHERE run NOT IN (SELECT id FROM runs)
 UNION ALL SELECT 'history', count(*) FROM history WHERE run NOT IN (SELECT id FROM runs)
 UNION ALL SELECT 'waits', count(*) FROM waits WHERE run NOT IN (SELECT id FROM runs)
 UNION ALL SELECT 'events', count(*) FROM events WHERE target IS NOT NULL AND target NOT IN (SELECT id FROM runs)
+UNION ALL SELECT 'definitions', count(*) FROM definitions WHERE run NOT IN (SELECT id FROM runs)
+UNION ALL SELECT 'stream', count(*) FROM stream WHERE run NOT IN (SELECT id FROM runs)
+UNION ALL SELECT 'snapshots', count(*) FROM snapshots WHERE run NOT IN (SELECT id FROM runs)
+UNION ALL SELECT 'observations', count(*) FROM observations WHERE run NOT IN (SELECT id FROM runs)
 -- name: miscounted
 -- Runs whose counters disagree with their work: G10 says that no crash leaves one.
 SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))
@@ -221,3 +298,8 @@ FROM runs r WHERE r.finished IS NULL
   AND r.active <> (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased')) LIMIT 20
 -- name: overfull
 SELECT run, node, attempt FROM work WHERE completed > required LIMIT 20
+-- name: broken_streams
+-- Instances whose stream has a gap, or another length than they say.
+SELECT r.id, r.base, count(f.sequence), coalesce(max(f.sequence), 0) FROM runs r LEFT JOIN stream f ON f.run = r.id
+WHERE r.model = 'decider' GROUP BY r.id, r.base
+HAVING r.base <> count(f.sequence) OR r.base <> coalesce(max(f.sequence), 0) LIMIT 20

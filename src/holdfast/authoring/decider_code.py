@@ -1,0 +1,389 @@
+"""A decider's class bound to the codecs of an engine: `DeciderCode`, as the machine asks for it.
+
+Rows in, rows out. What an author's code gets is always the decoded form of what is or will be stored, and a new state
+is folded from events that were written and read again, so that the first time and every replay agree (I14).
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from holdfast.authoring.deciders import Decider, DeciderDefinition
+from holdfast.authoring.decision import Decision, TimerRequest
+from holdfast.authoring.deduplication import command_id_of
+from holdfast.authoring.durations import instant
+from holdfast.authoring.recorded import Recorded, TimerCancelled
+from holdfast.authoring.registry import LONGEST_NAME
+from holdfast.authoring.state_machine import StateInfo
+from holdfast.authoring.type_parameters import members_of_union
+from holdfast.authoring.variants import Variant, Variants
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, UNTYPED, Codecs
+from holdfast.core.codec_shape import display
+from holdfast.core.errors import DecideFailed, PayloadRefused, UsageError
+from holdfast.core.rows import Fact
+from holdfast.models.decider_code import Decided, NewEffect, NewEvent, NewTimer
+
+__all__ = ["BoundDecider", "RoutedInput", "bound_decider"]
+
+LOGGER = logging.getLogger("holdfast.deciders")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutedInput:
+    """An input, encoded, with the instance that it is for and the command id that it carries itself."""
+
+    key: str
+    type: str
+    data: bytes
+    codec: str
+    command: str | None = None
+
+
+def bound_decider(
+    cls: type[Decider[Any, Any, Any, Any]], codecs: Codecs = DEFAULT_CODECS, limit: int = DEFAULT_LIMIT_BYTES
+) -> BoundDecider:
+    """The code of a decider for an engine with these codecs and this limit of a payload in bytes."""
+    definition: DeciderDefinition | None = getattr(cls, "__decider__", None)
+    if definition is None:
+        raise UsageError(
+            f"{cls!r:.80} is no decider", hint="give a subclass of hf.Decider[State, Input, Event, Effect]"
+        )
+    return BoundDecider(definition, codecs, limit)
+
+
+class BoundDecider:
+    """Implements `models.decider_code.DeciderCode`, and what callers and workers need beside it."""
+
+    def __init__(self, definition: DeciderDefinition, codecs: Codecs, limit: int) -> None:
+        types, options = definition.types, definition.options
+        self.definition = definition
+        self.name = definition.name
+        self.queue = options.queue
+        self.snapshot_every = options.snapshot_every
+        self.window = None if options.dedup is None else options.dedup.window
+        self.retry = options.retry
+        self._decider = definition.decider
+        self._codecs = codecs
+        self._limit = limit
+        self._inputs, self._events, self._effects = types.inputs, types.events, types.effects
+        self._state = types.state
+        self._effect_timeout = options.effect_timeout_us
+        self._none_is_a_state = any(
+            member in (None, type(None), Any, object) for member in members_of_union(types.state)
+        )
+        self.state_is_immutable = definition.state_is_immutable
+        self._warned = False
+
+    def __repr__(self) -> str:
+        return f"<code of decider {self.name}>"
+
+    @property
+    def code(self) -> str:
+        return self.definition.code
+
+    # -- folding
+
+    def initial(self) -> Any:
+        return self._folded(self._decider.initial(), "initial")
+
+    def evolve(self, state: Any, fact: Fact) -> Any:
+        event = self.event_of(fact)
+        try:
+            return self._folded(self._decider.evolve(state, event), fact.type)
+        except Exception as error:
+            error.add_note(f"while folding {_place(fact)}")
+            raise
+
+    def event_of(self, fact: Fact) -> Any:
+        """A stored event as the code of today has it; PayloadRefused names type, key, sequence and field (I37)."""
+        upcasters = self.definition.upcasters
+        if fact.version == upcasters.current(fact.type) and fact.type in self._events.by_name:
+            try:
+                return self._events.read_quickly(fact.type, fact.data, self._codecs, fact.codec)
+            except Exception:  # noqa: S110 - read again below, where the message is made
+                pass
+        where = _place(fact)
+        try:
+            if fact.version == upcasters.current(fact.type):
+                return self._events.read(fact.data, self._codecs, fact.codec, where)
+            return self._upcast(fact, where)
+        except PayloadRefused as error:
+            hint = error.hint
+            if "annotation changed" in hint:
+                hint = (
+                    f"give what is missing a default, or add @hf.upcast({self.definition.cls.__qualname__}, "
+                    f"{fact.type!r}, from_version={fact.version})"
+                )
+            raise PayloadRefused(error.message, hint=hint) from error
+
+    def _upcast(self, fact: Fact, where: str) -> Any:
+        plain = self._codecs.decode(fact.data, UNTYPED, where=where, codec=fact.codec)
+        if type(plain) is not dict:
+            raise PayloadRefused(f"{where} is no object", hint="the row was changed by hand: restore it")
+        decider = self.definition.cls.__qualname__
+        plain = self.definition.upcasters.upcast(fact.type, fact.version, plain, decider=decider, where=where)
+        # Written and read once more, so that an upcast event goes through the same strict door as any other.
+        data = self._codecs.encode(plain, where=where, limit=self._limit)
+        return self._events.read(data.data, self._codecs, data.codec, where)
+
+    def recorded(self, fact: Fact) -> Recorded[Any]:
+        """A stored event as readers get it."""
+        event = TimerCancelled(key=_cancelled_key(fact)) if fact.system else self.event_of(fact)
+        return Recorded(
+            workflow=fact.workflow,
+            workflow_id=fact.key,
+            sequence=fact.sequence,
+            type=fact.type if fact.system else self._name_of(event, fact),
+            event=event,
+            at=instant(fact.at),
+            position=fact.position,
+            version=fact.version,
+            system=bool(fact.system),
+            cause=fact.cause,
+        )
+
+    def _name_of(self, event: object, fact: Fact) -> str:
+        variant = self._events.of(event)  # an upcast may have renamed it
+        return fact.type if variant is None else variant.name
+
+    def _folded(self, state: Any, after: str) -> Any:
+        if state is None and not self._none_is_a_state:
+            method, what = ("initial", "") if after == "initial" else ("evolve", f" for event {after}")
+            raise DecideFailed(
+                f"{method} of {self.name} returned None{what}, where a {display(self._state)} is due",
+                hint=f"return the state from every path of {method}, also for an event that changes nothing",
+            )
+        if inspect.iscoroutine(state):
+            state.close()
+            raise DecideFailed(f"the state of {self.name} is a coroutine", hint="evolve and initial are plain def")
+        return state
+
+    # -- deciding
+
+    def decide(self, now: int, state: Any, data: bytes, codec: str) -> Decided:
+        given = self.decode_input(data, codec)
+        decision: object = self._decider.decide(instant(now), state, given)
+        if not isinstance(decision, Decision):
+            raise self._wrong(
+                given, f"returned {decision!r:.80}, a {type(decision).__name__}", "return hf.Decision.event(…)"
+            )
+        if not decision.events:
+            raise self._wrong(
+                given,
+                "returned a decision without an event",
+                "an input always leaves an event, also one that is refused: hf.Decision.event(PaymentRefused(…))",
+            )
+        events = []
+        for event in decision.events:
+            variant = self._member(self._events, event, given)
+            written = self._new_event(event, variant)
+            events.append(written)
+            decoded = self._events.read_back(written.data, variant, self._codecs)
+            state = self._folded(self._decider.evolve(state, decoded), variant.name)
+        return Decided(
+            events=tuple(events),
+            state=state,
+            effects=tuple(self._new_effect(effect, given) for effect in decision.effects),
+            cancels=decision.cancelled_timers,
+            timers=tuple(self._new_timer(timer, given, now) for timer in decision.timers),
+        )
+
+    def _new_event(self, event: object, variant: Variant) -> NewEvent:
+        return NewEvent(
+            type=variant.name,
+            data=self._events.write(event, variant, self._codecs, self._limit),
+            codec=self._codecs.default.tag,
+            version=self.definition.upcasters.current(variant.name),
+        )
+
+    def encode_event(self, event: object) -> NewEvent:
+        """An event as a decision would record it, for tests; UsageError if it is none of this decider's."""
+        variant = self._events.of(event)
+        if variant is None:
+            raise UsageError(
+                f"{event!r:.80}, a {type(event).__name__}, is no event of {self.name} (known: {self._events.names})",
+                hint="give an instance of one of these",
+            )
+        return self._new_event(event, variant)
+
+    def decode_event(self, event: NewEvent) -> Any:
+        """An event that a decision recorded, as it will read."""
+        return self._events.read(event.data, self._codecs, event.codec)
+
+    def _new_effect(self, effect: object, given: object) -> NewEffect:
+        variant = self._member(self._effects, effect, given)
+        return NewEffect(
+            type=variant.name,
+            data=self._effects.write(effect, variant, self._codecs, self._limit),
+            codec=self._codecs.default.tag,
+            timeout=self._effect_timeout,
+        )
+
+    def _new_timer(self, timer: TimerRequest[Any], given: object, now: int) -> NewTimer:
+        variant = self._member(self._inputs, timer.input, given, "the timer input")
+        ours, theirs = self._lenient_key(given), self._lenient_key(timer.input)
+        if ours is not None and theirs is not None and ours != theirs:
+            raise self._wrong(
+                given,
+                f"of instance {ours!r} set a timer for instance {theirs!r}",
+                "a timer gives its input to the instance that set it; let an effect call engine.execute for another",
+            )
+        return NewTimer(
+            type=variant.name,
+            data=self._inputs.write(timer.input, variant, self._codecs, self._limit),
+            codec=self._codecs.default.tag,
+            due=timer.due_us(now),
+            key=timer.key,
+        )
+
+    def _member(self, variants: Variants, value: object, given: object, what: str = "") -> Variant:
+        variant = variants.of(value)
+        if variant is None:
+            raise self._wrong(
+                given,
+                f"returned {what or f'the {variants.role}'} {value!r:.80}, a {type(value).__name__}, which is no "
+                f"{variants.role} of it (known: {variants.names})",
+                f"give an instance of one of these, or add {type(value).__name__} to the {variants.role} types",
+            )
+        return variant
+
+    def _wrong(self, given: object, what: str, hint: str) -> DecideFailed:
+        return DecideFailed(f"decide of {self.name}, for input {type(given).__name__}, {what}", hint=hint)
+
+    # -- about a state
+
+    def is_terminal(self, state: Any) -> bool:
+        return bool(self._decider.is_terminal(state))
+
+    def view(self, state: Any) -> StateInfo:
+        """Where the instance stands, with the fields that its author shows; raises what the author's view raises."""
+        return self.definition.view(state)
+
+    def status(self, state: Any) -> str:
+        try:
+            return self.definition.view(state).status
+        except Exception as error:
+            # For people only: a view that fails must not undo a decision that is right.
+            return f"unknown: view raised {type(error).__name__}"
+
+    def store_state(self, state: Any) -> tuple[bytes, str] | None:
+        try:
+            encoded = self._codecs.encode(state, self._state, where=f"the state of {self.name}", limit=self._limit)
+        except UsageError as error:
+            if not self._warned:
+                self._warned = True
+                LOGGER.warning(
+                    "no snapshots of %s are made, and long streams are folded from their beginning: %s",
+                    self.name,
+                    error,
+                )
+            return None
+        return encoded.data, encoded.codec
+
+    def load_state(self, data: bytes, codec: str) -> Any:
+        return self._codecs.decode(data, self._state, where=f"a snapshot of {self.name}", codec=codec)
+
+    # -- inputs
+
+    def route(self, value: object) -> RoutedInput:
+        """An input on its way in; UsageError if it is none of this decider's, PayloadRefused if it cannot be stored."""
+        variant = self._input(value, f"{self.name} was given")
+        data = self._inputs.write(value, variant, self._codecs, self._limit)
+        decoded = self._inputs.read_back(data, variant, self._codecs)
+        return RoutedInput(
+            key=self.key_of(decoded),
+            type=variant.name,
+            data=data,
+            codec=self._codecs.default.tag,
+            command=command_id_of(variant.name, decoded),
+        )
+
+    def route_mapping(self, given: object) -> RoutedInput:
+        """The same for an untyped caller, whose mapping has "type" and the fields."""
+        return self.route(self._inputs.from_mapping(given))
+
+    def key_of(self, value: object) -> str:
+        """The instance that an input is for; UsageError unless `workflow_id` gives a key that can be stored."""
+        key: object = self._decider.workflow_id(value)
+        problem = None
+        if not isinstance(key, str):
+            problem = f"{key!r:.80}, a {type(key).__name__}"
+        elif not key:
+            problem = "an empty text"
+        elif len(key) > LONGEST_NAME or len(key.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
+            problem = f"{key[:40]!r}… with {len(key):,} characters"
+        elif not key.isprintable():
+            problem = f"{key!r}, which has characters that cannot be printed"
+        if problem is not None:
+            raise UsageError(
+                f"workflow_id of {self.name} gave {problem}, for {type(value).__name__}",
+                hint=f"return a text of 1 to {LONGEST_NAME} printable characters (bytes in UTF-8)",
+            )
+        return str(key)
+
+    def _lenient_key(self, value: object) -> str | None:
+        """The instance that an input names, or None if it names none: one that stays with its instance need not."""
+        try:
+            key: object = self._decider.workflow_id(value)
+        except Exception:
+            return None
+        return key if isinstance(key, str) else None
+
+    def input_type(self, data: bytes, codec: str) -> str:
+        return self._inputs.tag(data, self._codecs, codec)
+
+    def command_of(self, data: bytes, codec: str) -> str | None:
+        return command_id_of(self.input_type(data, codec), self.decode_input(data, codec))
+
+    def decode_input(self, data: bytes, codec: str) -> Any:
+        return self._inputs.read(data, self._codecs, codec)
+
+    # -- effects
+
+    def decode_effect(self, data: bytes, codec: str) -> Any:
+        """A stored effect, to be given to `handle`; PayloadRefused if it cannot be read."""
+        return self._effects.read(data, self._codecs, codec)
+
+    def returned_input(self, value: object, key: str, effect: str) -> tuple[bytes, str] | None:
+        """What `handle` returned for an effect of the instance `key`, encoded; UsageError for a foreign input."""
+        if value is None:
+            return None
+        variant = self._input(value, f"handle of {self.name} returned, for effect {effect},")
+        theirs = self._lenient_key(value)
+        if theirs is not None and theirs != key:
+            raise UsageError(
+                f"handle of {self.name} {key!r} returned, for effect {effect}, a {variant.name} of instance {theirs!r}",
+                hint="what it returns goes to its own instance; call engine.execute in it for another",
+            )
+        return self._inputs.write(value, variant, self._codecs, self._limit), self._codecs.default.tag
+
+    def _input(self, value: object, who: str) -> Variant:
+        variant = self._inputs.of(value)
+        if variant is not None:
+            return variant
+        if isinstance(value, type):
+            what, hint = f"the class {value.__name__}", f"give an instance: {value.__name__}(…)"
+        else:
+            what = f"{value!r:.80}, a {type(value).__name__}"
+            hint = "give an instance of one of these"
+            if isinstance(value, Mapping):
+                hint += '; a mapping with "type" goes to engine.execute_dynamic'
+        raise UsageError(f"{who} {what}, which is no input of it (known: {self._inputs.names})", hint=hint)
+
+
+def _place(fact: Fact) -> str:
+    version = "" if fact.version == 1 else f" (version {fact.version})"
+    return f"event {fact.type}{version} of {fact.workflow} {fact.key!r}, sequence {fact.sequence},"
+
+
+def _cancelled_key(fact: Fact) -> str:
+    try:
+        return str(msgspec.json.decode(fact.data)["key"])
+    except Exception:
+        return ""

@@ -1,0 +1,256 @@
+"""The events, inputs and effects of a decider: records that say themselves which of a few classes they are.
+
+A value is written as an object whose first field, "type", holds the name of its class, also where there is only one
+class: a second one may be added later, and old events must stay readable. A struct that tags itself under "type" keeps
+its own tag. Reading goes by that name alone, so a field more or less never turns one event into another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast, get_origin
+
+import msgspec
+
+from holdfast.authoring.type_parameters import members_of_union
+from holdfast.core.codec import JSON, Codecs
+from holdfast.core.codec_hooks import decode_hook, encode_hook, is_pydantic_model
+from holdfast.core.codec_shape import TAG_FIELD, Shape, display, shape_of
+from holdfast.core.errors import PayloadRefused, UsageError
+from holdfast.core.graph import known_names
+
+__all__ = ["Variant", "Variants"]
+
+# Left alone when a record is made plain, because each codec has its own way to write them.
+_LEFT_TO_THE_CODEC: Final = (
+    bytes, bytearray, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, uuid.UUID, decimal.Decimal,
+)  # fmt: skip
+_RECORDS: Final = "a dataclass, a msgspec.Struct or a pydantic model"
+
+
+class _Tagged(msgspec.Struct, gc=False):
+    """Of a written value no more than the name of its class."""
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One class of events, inputs or effects under the name that it is written with."""
+
+    name: str
+    annotation: object
+    kind: type
+    tags_itself: bool
+
+    @property
+    def shape(self) -> Shape:
+        """How its values travel. Not made with the class: a field's annotation may name what is defined later."""
+        inner = shape_of(self.annotation, self.kind.__name__)
+        if self.tags_itself:
+            return inner
+        name = self.name
+
+        def to_plain(value: object) -> object:
+            plain = msgspec.to_builtins(inner.to_plain(value), enc_hook=encode_hook, builtin_types=_LEFT_TO_THE_CODEC)
+            if type(plain) is not dict or TAG_FIELD in plain:
+                raise TypeError(f"{name} is not written as an object without a field {TAG_FIELD!r}")
+            return {TAG_FIELD: name, **plain}
+
+        if _ignores_unknown_fields(self.kind):
+            return Shape(annotation=self.annotation, wire=self.annotation, to_plain=to_plain)
+        return Shape(annotation=self.annotation, wire=Any, to_plain=to_plain, from_plain=self.from_plain)
+
+    def from_plain(self, plain: object) -> object:
+        """The value from an object of JSON's own types, with or without its tag."""
+        if type(plain) is not dict:
+            raise msgspec.ValidationError(f"expected an object, got {type(plain).__name__}")
+        if not self.tags_itself:
+            plain = {name: value for name, value in plain.items() if name != TAG_FIELD}
+        return msgspec.convert(plain, cast("type[object]", self.annotation), dec_hook=decode_hook, str_keys=True)
+
+
+class Variants:
+    """All classes of one role in one decider. `role` is "event", "input" or "effect"."""
+
+    __slots__ = ("_by_class", "_prefixes", "_shapes", "by_name", "decider", "role")
+
+    def __init__(self, decider: str, role: str, annotation: object) -> None:
+        self.decider = decider
+        self.role = role
+        self.by_name: dict[str, Variant] = {}
+        self._by_class: dict[type, Variant] = {}
+        self._shapes: dict[str, Shape] = {}
+        for member in members_of_union(annotation):
+            variant = _variant(member, f"class {decider}, its {role} type {display(member)}")
+            if variant.name in self.by_name:
+                raise UsageError(
+                    f"class {decider}: two of its {role} types are called {variant.name}",
+                    hint="rename one of them: the name is what tells them apart in the database",
+                )
+            self.by_name[variant.name] = variant
+            self._by_class[variant.kind] = variant
+        self._prefixes = {name: msgspec.json.encode({TAG_FIELD: name})[:-1] for name in self.by_name}
+
+    def __bool__(self) -> bool:
+        return bool(self.by_name)
+
+    @property
+    def names(self) -> str:
+        """The names of all, for messages."""
+        return ", ".join(self.by_name) or "none"
+
+    def check(self) -> None:
+        """UsageError unless all can be stored. What names something that is not defined yet is left for later."""
+        for variant in self.by_name.values():
+            try:
+                self._shape(variant)
+            except PayloadRefused as error:
+                if isinstance(error.__cause__, NameError):
+                    continue
+                raise UsageError(f"class {self.decider}, {self.role} type: {error.message}", hint=error.hint) from error
+
+    def of(self, value: object) -> Variant | None:
+        """The variant of a value; None for a value that is none of them. A subclass is another class."""
+        return self._by_class.get(type(value))
+
+    def write(self, value: object, variant: Variant, codecs: Codecs, limit: int) -> bytes:
+        """The value as stored; PayloadRefused unless it comes back equal."""
+        return codecs.write(value, self._shape(variant), self._where(variant.name), limit)
+
+    def read_back(self, data: bytes, variant: Variant, codecs: Codecs) -> Any:
+        """A value that was just written, as its readers will see it."""
+        return codecs.read(data, self._shape(variant), self._where(variant.name))
+
+    def read(self, data: bytes, codecs: Codecs, codec: str, where: str | None = None) -> Any:
+        """A stored value; PayloadRefused names `where` and what is missing or unknown (I37)."""
+        name = self.tag(data, codecs, codec, where)
+        return codecs.read(data, self._shape(self.by_name[name]), where or self._where(name), codec)
+
+    def read_quickly(self, name: str, data: bytes, codecs: Codecs, codec: str) -> Any:
+        """`read` for folding long streams, without telling where: anything may come out of it."""
+        if codec != JSON.tag or not data.startswith(self._prefixes[name]):
+            return self.read(data, codecs, codec)
+        shape = self._shapes.get(name) or self._shape(self.by_name[name])
+        return shape.from_plain(codecs.of(codec).decode(data, shape.wire))
+
+    def tag(self, data: bytes, codecs: Codecs, codec: str, where: str | None = None) -> str:
+        """The name that a stored value says it has; PayloadRefused, listing the known ones, if there is none such."""
+        who = where or f"a stored {self.role} of {self.decider}"
+        try:
+            name = cast("_Tagged", codecs.of(codec).decode(data, _Tagged)).type
+        except PayloadRefused:
+            raise
+        except Exception as trouble:
+            raise PayloadRefused(
+                f"{who} does not say which {self.role} it is: {' '.join(str(trouble).split())[:300]}",
+                hint=f'it has to be an object with "{TAG_FIELD}", one of {self.names}',
+            ) from trouble
+        if name not in self.by_name:
+            raise PayloadRefused(
+                f"{who} has the {TAG_FIELD} {name!r:.80}, which is no {self.role} of {self.decider} "
+                f"(known: {self.names})",
+                hint=f"bring the class {name!r:.80} back, or {self._instead(name)}",
+            )
+        return name
+
+    def from_mapping(self, given: object) -> Any:
+        """The value that an untyped caller describes: a mapping with "type" and the fields; UsageError otherwise."""
+        if not isinstance(given, Mapping):
+            raise UsageError(
+                f"{self.decider} was given a {type(given).__name__} where a mapping describes the {self.role}",
+                hint=f'write {{"{TAG_FIELD}": …, …}} with one of {self.names}',
+            )
+        name = given.get(TAG_FIELD)
+        if name is None:
+            raise UsageError(
+                f'{self.decider} was given {dict(given)!r:.80}, which has no "{TAG_FIELD}"',
+                hint=f'add "{TAG_FIELD}", one of {self.names}',
+            )
+        variant = self.by_name.get(name) if isinstance(name, str) else None
+        if variant is None:
+            raise UsageError(
+                f"{self.decider} has no {self.role} {name!r:.80}", hint=known_names(str(name), self.by_name)
+            )
+        try:
+            return variant.from_plain(dict(given))
+        except Exception as trouble:
+            raise PayloadRefused(
+                f"{self._where(variant.name)} cannot be made of {dict(given)!r:.200}: "
+                f"{' '.join(str(trouble).split())[:300]}",
+                hint=f"give the fields of {variant.kind.__name__} as JSON has them",
+            ) from trouble
+
+    def _shape(self, variant: Variant) -> Shape:
+        shape = self._shapes.get(variant.name)
+        if shape is None:
+            shape = self._shapes[variant.name] = variant.shape
+        return shape
+
+    def _where(self, name: str) -> str:
+        return f"{self.role} {name} of {self.decider}"
+
+    def _instead(self, name: str) -> str:
+        if self.role == "event":
+            return f'turn it into one that exists with @hf.upcast({self.decider}, "{name:.80}", from_version=…)'
+        return f"run code that has it until none is left; {known_names(name, self.by_name)}"
+
+
+def _variant(member: object, where: str) -> Variant:
+    kind = get_origin(member) or member
+    if not isinstance(kind, type) or not _is_record(kind):
+        shown = "None" if kind is type(None) else display(member)
+        hint = f"use {_RECORDS}: it is stored under the name of its class"
+        if kind is type(None):
+            hint = "for a decider without effects write Never: hf.Decider[State, Input, Event, Never]"
+        raise UsageError(f"{where}: {shown} is no class of records", hint=hint)
+    name, tags_itself = kind.__name__, False
+    if issubclass(kind, msgspec.Struct):
+        config = kind.__struct_config__
+        if config.array_like:
+            raise UsageError(f"{where} is array_like, so it cannot be tagged", hint="leave array_like out")
+        if config.tag is not None and config.tag_field == TAG_FIELD:
+            if not isinstance(config.tag, str):
+                raise UsageError(f"{where} has the tag {config.tag!r}", hint="give it a text as tag=, or tag=True")
+            name, tags_itself = config.tag, True
+    if getattr(kind, "__pydantic_root_model__", False):
+        raise UsageError(f"{where} is a root model, which has no fields", hint=f"use {_RECORDS} with fields")
+    if TAG_FIELD in _written_names(kind):
+        raise UsageError(
+            f'{where} has a field "{TAG_FIELD}" of its own',
+            hint=f'rename the field: "{TAG_FIELD}" is where the name of the class is written',
+        )
+    return Variant(name=name, annotation=member, kind=kind, tags_itself=tags_itself)
+
+
+def _is_record(kind: type) -> bool:
+    return (
+        issubclass(kind, msgspec.Struct)
+        or dataclasses.is_dataclass(kind)
+        or is_pydantic_model(kind)
+        or hasattr(kind, "__attrs_attrs__")
+    )
+
+
+def _written_names(kind: type) -> set[str]:
+    """The names of its fields as they are written."""
+    if issubclass(kind, msgspec.Struct):
+        return set(kind.__struct_encode_fields__)
+    if is_pydantic_model(kind):
+        fields: Mapping[str, Any] = kind.model_fields  # type: ignore[attr-defined]
+        return {field.serialization_alias or field.alias or name for name, field in fields.items()}
+    if dataclasses.is_dataclass(kind):
+        return {field.name for field in dataclasses.fields(kind)}
+    return {field.name for field in getattr(kind, "__attrs_attrs__", ())}
+
+
+def _ignores_unknown_fields(kind: type) -> bool:
+    """Whether the tag may stay where it is when a value is read: faster than taking it out."""
+    if issubclass(kind, msgspec.Struct):
+        return not kind.__struct_config__.forbid_unknown_fields
+    return not is_pydantic_model(kind)

@@ -1,0 +1,457 @@
+"""The engine's verbs for deciders: give an instance an input, and look at what came of it.
+
+There is one way in. Whoever gives an input, here, from an effect, a timer or the inbox, ends in the same decision, in
+one transaction; what follows from it is in the stream, and nothing is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from holdfast.authoring.decider_code import BoundDecider, RoutedInput
+from holdfast.authoring.deciders import Decider
+from holdfast.authoring.durations import instant, instant_us
+from holdfast.authoring.recorded import Recorded
+from holdfast.authoring.state_machine import StateInfo, StateMachine
+from holdfast.core.codec import decode_error
+from holdfast.core.decider_operations import DECIDER, EnqueueInput, ExecuteInput, ForgetSnapshot
+from holdfast.core.errors import UnknownWorkflow, UsageError
+from holdfast.core.ids import instance_id
+from holdfast.core.operations import Changed, Offer
+from holdfast.core.queries import AllWork, ObservationsOf, StreamAfter
+from holdfast.core.rows import EFFECT, OPEN_WORK, TIMER, Fact, Observation, Run, Work
+from holdfast.engine_parts import EnginePart
+from holdfast.models.folding import Folded, own
+from holdfast.runtime.folds import folded_now, folded_up_to, submit
+from holdfast.start_options import checked_text
+from holdfast.store.contract import FindRuns
+
+if TYPE_CHECKING:
+    from holdfast.engine import Engine
+    from holdfast.runtime.worker import Worker
+
+S = TypeVar("S")
+I = TypeVar("I")  # noqa: E741 - the letters of the model
+E = TypeVar("E")
+F = TypeVar("F")
+PAGE = 1_000
+
+
+class PendingEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """An effect that has not been carried out, or was given up (`dead`)."""
+
+    id: str
+    type: str
+    status: str
+    attempt: int
+    due: datetime
+    error: str | None = None
+
+
+class PendingTimer(msgspec.Struct, frozen=True, kw_only=True):
+    """An input that will be given later, or was given up (`dead`)."""
+
+    key: str | None
+    type: str
+    status: str
+    due: datetime
+    failures: int = 0
+    error: str | None = None
+
+
+class ObservedInput(msgspec.Struct, frozen=True, kw_only=True):
+    """That an instance was given an input, and what came of it: applied, ignored or a duplicate."""
+
+    number: int
+    type: str
+    at: datetime
+    source: str
+    outcome: str
+    command_id: str | None = None
+    before: str | None = None
+    after: str | None = None
+    payload: Any = None
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """A way that instances were seen to take, and how often."""
+
+    before: str | None
+    input: str
+    after: str | None
+    count: int
+
+
+class InstanceSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of an instance at one moment."""
+
+    run_id: str
+    workflow: str
+    workflow_id: str
+    status: str  # of its run: running, completed, paused, cancelled
+    state: Any
+    view: StateInfo
+    sequence: int
+    effects: tuple[PendingEffect, ...]
+    timers: tuple[PendingTimer, ...]
+    inbox: int
+    observations: tuple[ObservedInput, ...] = ()
+
+    @property
+    def terminal(self) -> bool:
+        return bool(self.view.terminal)
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance in a listing."""
+
+    run_id: str
+    workflow: str
+    workflow_id: str
+    status: str
+    events: int
+    effects: int
+    inbox: int
+    dead: int
+    created: datetime
+    updated: datetime
+
+
+class Deciding(EnginePart):
+    """What an engine can do with deciders. A base of `Engine`, kept apart for its subject."""
+
+    async def execute(
+        self,
+        decider: type[Decider[S, I, E, F]] | str,
+        input: I,
+        /,
+        *,
+        command_id: str | None = None,
+        tx: Any = None,
+    ) -> None:
+        """Give an instance an input: fold, decide, append, enqueue and schedule, in one transaction.
+
+        Nothing is returned: what came of it is in the stream. The same `command_id` applies once (I12). `tx` is a
+        PostgreSQL connection in a transaction of the caller's: the input is applied if that commits.
+        """
+        code = code_for(self._engine, decider)
+        await _execute(self._engine, code, code.route(input), command_id, tx)
+
+    async def execute_dynamic(
+        self, decider: str, payload: Mapping[str, Any], /, *, command_id: str | None = None
+    ) -> None:
+        """`execute` for untyped callers: the payload has "type", the name of the input's class, and its fields."""
+        code = code_for(self._engine, decider)
+        await _execute(self._engine, code, code.route_mapping(payload), command_id, None)
+
+    async def enqueue_input(
+        self,
+        decider: type[Decider[S, I, E, F]] | str,
+        input: I | Mapping[str, Any],
+        /,
+        *,
+        command_id: str | None = None,
+    ) -> None:
+        """Keep an input for an instance; a worker applies it soon, in the order in which inputs were enqueued."""
+        code = code_for(self._engine, decider)
+        routed = code.route_mapping(input) if isinstance(input, Mapping) else code.route(input)
+        self._engine.expect_queue(code.queue)
+        operation = EnqueueInput(
+            run=await _run_id(self._engine, code, routed.key),
+            workflow=code.name,
+            key=routed.key,
+            data=routed.data,
+            codec=routed.codec,
+            input_type=routed.type,
+            command=_command(command_id, routed),
+            id=self._engine.system.ids.new(),
+        )
+        await self._engine.coordinator.submit(operation)
+
+    async def state(
+        self, decider: type[Decider[S, I, E, F]], workflow_id: str, /, *, at: int | datetime | None = None
+    ) -> S:
+        """The state of an instance now, after its event number `at`, or at that time; the initial one before any."""
+        code = code_for(self._engine, decider)
+        run = await _find_instance(self._engine, code, workflow_id)
+        if run is None:
+            state: S = code.initial()
+            return state
+        if at is None:
+            folded = await folded_now(self._engine.store, run, code, self._engine.definitions)
+            self._engine.definitions.folding.learn(run.id, folded)
+        else:
+            folded = await folded_up_to(self._engine.store, run, code, await _sequence_at(self._engine, run, at))
+        state = own(folded.state, code)
+        return state
+
+    async def stream(
+        self,
+        decider: type[Decider[S, I, E, F]],
+        workflow_id: str,
+        /,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[Recorded[E]]:
+        """The events of an instance, oldest first, and the engine's own records among them (`system`)."""
+        code = code_for(self._engine, decider)
+        run = await _find_instance(self._engine, code, workflow_id)
+        return [] if run is None else [code.recorded(fact) for fact in await _facts(self._engine, run, after, limit)]
+
+    async def snapshot(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> InstanceSnapshot:
+        """The state of an instance with its pending effects and timers, its inbox and what was observed of it."""
+        code = code_for(self._engine, decider)
+        run = await _find_instance(self._engine, code, workflow_id)
+        if run is None:
+            raise UnknownWorkflow(
+                f"{code.name} has no instance {workflow_id!r}", hint="an instance begins with its first input"
+            )
+        folded: Folded = await folded_now(self._engine.store, run, code, self._engine.definitions)
+        work: list[Work] = await self._engine.store.rows(AllWork(run.id))
+        return InstanceSnapshot(
+            run_id=run.id,
+            workflow=run.workflow,
+            workflow_id=workflow_id,
+            status=run.status,
+            state=own(folded.state, code),
+            view=code.view(folded.state),
+            sequence=run.base,
+            effects=pending_effects(work),
+            timers=pending_timers(work),
+            inbox=run.mailbox,
+            observations=tuple(
+                [_observed(self._engine, row) for row in await self._engine.store.rows(ObservationsOf(run.id))]
+            ),
+        )
+
+    async def instances(
+        self,
+        decider: type[Decider[S, I, E, F]] | str,
+        /,
+        *,
+        status: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[Instance]:
+        """Instances of a decider; `after` is the run_id of the last one of the page before."""
+        code = code_for(self._engine, decider)
+        found: list[Run] = []
+        for name in code.definition.cls.__holdfast__.names:
+            wanted = () if status is None else (checked_text(status, "status"),)
+            found += await self._engine.store.find(FindRuns(workflow=name, status=wanted, limit=limit, after=after))
+        return [_instance(run) for run in found[:limit] if run.model == DECIDER]
+
+    async def observations(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> list[ObservedInput]:
+        """The inputs that an instance was given, as far as `observe_inputs` kept them."""
+        code = code_for(self._engine, decider)
+        run = await _find_instance(self._engine, code, workflow_id)
+        return (
+            []
+            if run is None
+            else [_observed(self._engine, row) for row in await self._engine.store.rows(ObservationsOf(run.id))]
+        )
+
+    async def transitions(self, decider: type[Decider[S, I, E, F]] | str, /) -> list[Transition]:
+        """Which ways instances were seen to take, and how often; needs `observe_inputs`."""
+        code = code_for(self._engine, decider)
+        seen: dict[tuple[str | None, str, str | None], int] = {}
+        for name in code.definition.cls.__holdfast__.names:
+            for before, given, after, count in await self._engine.store.transitions(name):
+                seen[before, given, after] = seen.get((before, given, after), 0) + count
+        rows = sorted(seen.items(), key=lambda item: tuple(map(str, item[0])))
+        return [Transition(before=b, input=i, after=a, count=count) for (b, i, a), count in rows]
+
+    async def observed_state_machine(self, decider: type[Decider[S, I, E, F]] | str, /) -> StateMachine:
+        """The state machine that instances were seen to be, to be drawn with .mermaid() and .dot()."""
+        code = code_for(self._engine, decider)
+        rows = [
+            (each.before, each.input, each.after or "?", each.count)
+            for each in await self._engine.transitions(code.name)
+        ]
+        return code.definition.machine().observed(rows)
+
+    async def delete_snapshot(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> bool:
+        """Forget the stored state of an instance; it is folded anew when it is needed (I38). False if there is none."""
+        code = code_for(self._engine, decider)
+        run = await _run_id(self._engine, code, workflow_id)
+        changed: Changed = await self._engine.coordinator.submit(ForgetSnapshot(run=run))
+        self._engine.definitions.folding.forget(run)
+        return changed.changed
+
+
+def code_for(engine: Engine, decider: type[Decider[Any, Any, Any, Any]] | str) -> BoundDecider:
+    """The code of a decider by its class or name; UnknownWorkflow or UsageError otherwise."""
+    if isinstance(decider, str):
+        code = engine.definitions.decider(checked_text(decider, "a decider"))
+        if code is None:
+            found = engine.registry.startable(decider)  # UnknownWorkflow, with the nearest names
+            raise UsageError(f"{decider} is no decider but {found!r:.80}", hint="start it with engine.start")
+        return code
+    if not hasattr(decider, "__decider__"):
+        raise UsageError(f"{decider!r:.80} is no decider", hint="give a subclass of hf.Decider, or its name")
+    code = engine.definitions.decider(decider.__holdfast__.name)
+    if code is None or code.definition.cls is not decider:
+        raise UsageError(
+            f"{decider.__qualname__} is not registered with this engine",
+            hint="give the engine and the decider the same registry=",
+        )
+    return code
+
+
+async def _execute(engine: Engine, code: BoundDecider, routed: RoutedInput, command_id: str | None, tx: Any) -> None:
+    operation = ExecuteInput(
+        run=await _run_id(engine, code, routed.key),
+        workflow=code.name,
+        key=routed.key,
+        data=routed.data,
+        codec=routed.codec,
+        input_type=routed.type,
+        command=_command(command_id, routed),
+        id=engine.system.ids.new(),
+        observe=engine.settings.observe_inputs,
+    )
+    if tx is not None:
+        await engine.apply_in(tx, operation)
+        return
+    worker, offer = _room(engine, code.queue)
+    if offer is not None:
+        operation = msgspec.structs.replace(operation, offer=offer)
+    handed: tuple[Any, ...] = ()
+    try:
+        executed = await submit(
+            operation, coordinator=engine.coordinator, store=engine.store, definitions=engine.definitions
+        )
+        handed = executed.handed
+    finally:
+        if worker is not None and offer is not None:
+            worker.accept(handed)
+
+
+def _room(engine: Engine, queue: str) -> tuple[Worker | None, Offer | None]:
+    """A worker of this process that may take what follows at once."""
+    if not engine.settings.hand_over:
+        return None, None
+    for worker in engine.local_workers:
+        if worker.free > 0 and queue in worker.queues:
+            return worker, worker.reserve()
+    return None, None
+
+
+def _command(given: str | None, routed: RoutedInput) -> str | None:
+    return routed.command if given is None else checked_text(given, "command_id")
+
+
+async def _run_id(engine: Engine, code: BoundDecider, key: str) -> str:
+    """The id of an instance's run. One that was created under an earlier name of its decider keeps its id."""
+    names = code.definition.cls.__holdfast__.names
+    own_id = instance_id(code.name, key)
+    if len(names) == 1:
+        return own_id
+    found = {run.id for run in await engine.store.runs([instance_id(name, key) for name in names])}
+    return next((known for name in names if (known := instance_id(name, key)) in found), own_id)
+
+
+async def _find_instance(engine: Engine, code: BoundDecider, key: str) -> Run | None:
+    run = await _run_id(engine, code, checked_text(key, "workflow_id"))
+    return next(iter(await engine.store.runs([run])), None)
+
+
+async def _facts(engine: Engine, run: Run, after: int, limit: int | None) -> list[Fact]:
+    facts: list[Fact] = []
+    while limit is None or len(facts) < limit:
+        page: list[Fact] = await engine.store.rows(StreamAfter(run.id, after, PAGE))
+        facts += page
+        if len(page) < PAGE:
+            break
+        after = page[-1].sequence
+    return facts if limit is None else facts[:limit]
+
+
+async def _sequence_at(engine: Engine, run: Run, at: int | datetime) -> int:
+    if isinstance(at, datetime):
+        until = instant_us("at", at)
+        return max((fact.sequence for fact in await _facts(engine, run, 0, None) if fact.at <= until), default=0)
+    if type(at) is not int or at < 0:
+        raise UsageError(f"at={at!r:.80}", hint="give the sequence of an event, from 0, or a time")
+    return at
+
+
+def pending_effects(work: list[Work]) -> tuple[PendingEffect, ...]:
+    """Effects that are not done, in the order in which they were asked for."""
+    latest = {item.node: item for item in work if item.kind == EFFECT}
+    waiting = [item for item in latest.values() if item.status in OPEN_WORK or item.status == "dead"]
+    return tuple(
+        PendingEffect(
+            id=item.node,
+            type=item.name.rpartition(".")[2],
+            status=item.status,
+            attempt=item.attempt,
+            due=instant(item.due),
+            error=error_text(item.error),
+        )
+        for item in sorted(waiting, key=lambda item: (item.created, item.node))
+    )
+
+
+def pending_timers(work: list[Work]) -> tuple[PendingTimer, ...]:
+    """Timers that are set, the earliest first."""
+    waiting = [item for item in work if item.kind == TIMER and (item.status in OPEN_WORK or item.status == "dead")]
+    return tuple(
+        PendingTimer(
+            key=None if (key := item.node.removeprefix("timer/")).startswith("#") else key,
+            type=item.name.rpartition(":")[2],
+            status=item.status,
+            due=instant(item.due),
+            failures=item.failures,
+            error=error_text(item.error),
+        )
+        for item in sorted(waiting, key=lambda item: (item.due, item.node))
+    )
+
+
+def error_text(error: bytes | None) -> str | None:
+    if error is None:
+        return None
+    record = decode_error(error)
+    return f"{record.type}: {record.message}"
+
+
+async def _observations(engine: Engine, run: Run) -> list[ObservedInput]:
+    return [_observed(engine, row) for row in await engine.store.rows(ObservationsOf(run.id))]
+
+
+def _observed(engine: Engine, row: Observation) -> ObservedInput:
+    payload = None
+    if row.payload is not None:
+        payload = engine.codecs.decode(row.payload, where=f"input {row.number} of run {row.run}", codec=row.codec)
+    return ObservedInput(
+        number=row.number,
+        type=row.type,
+        at=instant(row.at),
+        source=row.source,
+        outcome=row.outcome,
+        command_id=row.command,
+        before=row.before,
+        after=row.after,
+        payload=payload,
+    )
+
+
+def _instance(run: Run) -> Instance:
+    return Instance(
+        run_id=run.id,
+        workflow=run.workflow,
+        workflow_id=run.key or "",
+        status=run.status,
+        events=run.base,
+        effects=run.remaining,
+        inbox=run.mailbox,
+        dead=run.gave_up,
+        created=instant(run.created),
+        updated=instant(run.updated),
+    )

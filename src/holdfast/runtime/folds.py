@@ -1,0 +1,61 @@
+"""Streams that are too long to be folded inside a decision are folded here, page by page, and then remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.coordinator import Coordinator
+from holdfast.core.operations import Operation
+from holdfast.core.queries import SnapshotOf, StreamAfter
+from holdfast.core.rows import Fact, Run, Snapshot
+from holdfast.models.decider import code_of
+from holdfast.models.decider_code import DeciderCode
+from holdfast.models.folding import Folded, FoldFirst, fold, restore
+from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.store.contract import Store
+
+PAGE = 1_000
+
+
+async def submit(
+    operation: Operation, *, coordinator: Coordinator, store: Store, definitions: RegistryDefinitions
+) -> Any:
+    """Submit an operation that may give an instance an input; a long stream is folded first."""
+    while True:
+        try:
+            return await coordinator.submit(operation)
+        except FoldFirst as late:
+            for run in await store.runs([late.run]):
+                code = code_of(definitions, run.workflow)
+                definitions.folding.learn(run.id, await folded_now(store, run, code, definitions))
+
+
+async def folded_now(store: Store, run: Run, code: DeciderCode, definitions: RegistryDefinitions) -> Folded:
+    """The state of an instance as it is committed, from the nearest that is remembered or stored."""
+    nearest = definitions.folding.remembered(run, code)
+    if nearest is None:
+        nearest = await _from_snapshot(store, run, code)
+    return await folded_up_to(store, run, code, run.base, nearest)
+
+
+async def folded_up_to(store: Store, run: Run, code: DeciderCode, sequence: int, start: Folded | None = None) -> Folded:
+    """The state after this event of an instance."""
+    folded = start or Folded(code.initial(), 0, 0, run.created, code.code)
+    while folded.sequence < sequence:
+        facts: list[Fact] = await store.rows(StreamAfter(run.id, folded.sequence, PAGE))
+        facts = [fact for fact in facts if fact.sequence <= sequence]
+        if not facts:
+            break
+        folded = fold(folded, facts, code)
+        await asyncio.sleep(0)  # others go on in between
+    return folded
+
+
+async def _from_snapshot(store: Store, run: Run, code: DeciderCode) -> Folded | None:
+    snapshots: list[Snapshot] = await store.rows(SnapshotOf(run.id))
+    for snapshot in snapshots:
+        restored = restore(snapshot.state, snapshot.codec, snapshot.code, code)
+        if restored is not None and snapshot.sequence <= run.base:
+            return Folded(restored[0], snapshot.sequence, snapshot.sequence, run.created, code.code)
+    return None
