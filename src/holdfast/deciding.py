@@ -20,13 +20,13 @@ from holdfast.authoring.state_machine import StateInfo, StateMachine
 from holdfast.core.codec import decode_error
 from holdfast.core.decider_operations import DECIDER, EnqueueInput, ExecuteInput, ForgetSnapshot
 from holdfast.core.errors import UnknownWorkflow, UsageError
-from holdfast.core.ids import instance_id
 from holdfast.core.operations import Changed, Offer
 from holdfast.core.queries import AllWork, ObservationsOf, StreamAfter
 from holdfast.core.rows import EFFECT, OPEN_WORK, TIMER, Fact, Observation, Run, Work
 from holdfast.engine_parts import EnginePart
 from holdfast.models.folding import Folded, own
 from holdfast.runtime.folds import folded_now, folded_up_to, submit
+from holdfast.runtime.instances import run_of_instance
 from holdfast.start_options import checked_text
 from holdfast.store.contract import FindRuns
 
@@ -161,7 +161,7 @@ class Deciding(EnginePart):
         routed = code.route_mapping(input) if isinstance(input, Mapping) else code.route(input)
         self._engine.expect_queue(code.queue)
         operation = EnqueueInput(
-            run=await _run_id(self._engine, code, routed.key),
+            run=await run_of_instance(self._engine.store, code, routed.key),
             workflow=code.name,
             key=routed.key,
             data=routed.data,
@@ -278,7 +278,7 @@ class Deciding(EnginePart):
     async def delete_snapshot(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> bool:
         """Forget the stored state of an instance; it is folded anew when it is needed (I38). False if there is none."""
         code = code_for(self._engine, decider)
-        run = await _run_id(self._engine, code, workflow_id)
+        run = await run_of_instance(self._engine.store, code, workflow_id)
         changed: Changed = await self._engine.coordinator.submit(ForgetSnapshot(run=run))
         self._engine.definitions.folding.forget(run)
         return changed.changed
@@ -305,7 +305,7 @@ def code_for(engine: Engine, decider: type[Decider[Any, Any, Any, Any]] | str) -
 
 async def _execute(engine: Engine, code: BoundDecider, routed: RoutedInput, command_id: str | None, tx: Any) -> None:
     operation = ExecuteInput(
-        run=await _run_id(engine, code, routed.key),
+        run=await run_of_instance(engine.store, code, routed.key),
         workflow=code.name,
         key=routed.key,
         data=routed.data,
@@ -346,18 +346,8 @@ def _command(given: str | None, routed: RoutedInput) -> str | None:
     return routed.command if given is None else checked_text(given, "command_id")
 
 
-async def _run_id(engine: Engine, code: BoundDecider, key: str) -> str:
-    """The id of an instance's run. One that was created under an earlier name of its decider keeps its id."""
-    names = code.definition.cls.__holdfast__.names
-    own_id = instance_id(code.name, key)
-    if len(names) == 1:
-        return own_id
-    found = {run.id for run in await engine.store.runs([instance_id(name, key) for name in names])}
-    return next((known for name in names if (known := instance_id(name, key)) in found), own_id)
-
-
 async def _find_instance(engine: Engine, code: BoundDecider, key: str) -> Run | None:
-    run = await _run_id(engine, code, checked_text(key, "workflow_id"))
+    run = await run_of_instance(engine.store, code, checked_text(key, "workflow_id"))
     return next(iter(await engine.store.runs([run])), None)
 
 

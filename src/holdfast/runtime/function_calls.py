@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
@@ -17,11 +17,11 @@ from holdfast.authoring.function_calls import (
     SideEffect,
     Wait,
 )
-from holdfast.authoring.registry import Registry
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
 from holdfast.core.codec import Codecs, encode_error
-from holdfast.core.errors import UsageError
+from holdfast.core.decider_operations import ExecuteInput
+from holdfast.core.errors import UnknownWorkflow, UsageError
 from holdfast.core.function_operations import (
     CHILD_CODEC,
     FAILURE,
@@ -39,7 +39,10 @@ from holdfast.core.operations import StartRun
 from holdfast.core.retry import Retry
 from holdfast.core.rows import CALL, LEASED, Run, Work
 from holdfast.runtime.attempt import Attempt, AttemptRunner
+from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.folds import submit
 from holdfast.runtime.function_run import LiveFunction
+from holdfast.runtime.instances import run_of_instance
 from holdfast.runtime.invocation import invocation_of_call
 from holdfast.runtime.run_calls import Pending
 from holdfast.store.contract import Store
@@ -109,19 +112,21 @@ class CallRunner:
         runner: AttemptRunner,
         store: Store,
         coordinator: Coordinator,
-        registry: Registry,
+        definitions: RegistryDefinitions,
         codecs: Codecs,
         payload_limit_bytes: int,
         worker: str,
         child_depth: int = 100,
+        observe_inputs: str = "off",
     ) -> None:
+        self._observe = observe_inputs
         self._child_depth = child_depth
         self.codecs = codecs
         self.payload_limit_bytes = payload_limit_bytes
         self._runner = runner
         self._store = store
         self._coordinator = coordinator
-        self._registry = registry
+        self._definitions = definitions
         self._worker = worker
 
     def plan(self, function: LiveFunction, turn: Work, run: Run) -> Step:
@@ -189,7 +194,8 @@ class CallRunner:
                 case SendCall() | BroadcastCall():
                     return _result(pending, await self._send(run, function.base, pending, request), "json")
                 case ExecuteCall():
-                    raise UsageError(f"{request.name}: this engine has no deciders yet", hint="use an action")
+                    await self._execute(run, function.base, pending, request)
+                    return _result(pending, b"null", "json")
                 case _:
                     raise UsageError(f"{pending.name} cannot be carried out")
         except asyncio.CancelledError:
@@ -292,7 +298,8 @@ class CallRunner:
                 hint="see that a workflow which starts itself comes to an end; one that lives long goes on with "
                 f"hf.continue_as(…); where so many levels are meant, set child_depth (now {self._child_depth})",
             )
-        spec = resolve_start(request.startable, request.args, self._registry, self.payload_limit_bytes, self.codecs)
+        registry = self._definitions.registry
+        spec = resolve_start(request.startable, request.args, registry, self.payload_limit_bytes, self.codecs)
         return StartRun(
             run=child_id(run.id, f"{function.base}{pending.address}"),
             workflow=spec.workflow,
@@ -338,6 +345,30 @@ class CallRunner:
                 to_all=request.to_all,
             )
         return msgspec.json.encode(await self._coordinator.submit(operation))
+
+    async def _execute(self, run: Run, base: int, pending: Pending, request: ExecuteCall) -> None:
+        """Give an instance an input, under a command id of the call's own: a crash before the record costs nothing."""
+        code = self._definitions.decider(request.decider)
+        if code is None:
+            raise UnknownWorkflow(
+                f"no decider is registered as {request.decider!r} in this process",
+                hint="import its module where this function runs",
+            )
+        given = request.input
+        routed = code.route_mapping(given) if isinstance(given, Mapping) else code.route(given)
+        command = request.command_id or routed.command or hashed("input", run.id, node_of(base, pending.address))
+        operation = ExecuteInput(
+            run=await run_of_instance(self._store, code, routed.key),
+            workflow=code.name,
+            key=routed.key,
+            data=routed.data,
+            codec=routed.codec,
+            input_type=routed.type,
+            command=command,
+            id=command,
+            observe=self._observe,
+        )
+        await submit(operation, coordinator=self._coordinator, store=self._store, definitions=self._definitions)
 
 
 def node_of(base: int, address: str) -> str:

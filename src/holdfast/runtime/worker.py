@@ -44,6 +44,7 @@ from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.room import Room
 from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
+from holdfast.runtime.waiting import either
 from holdfast.store.contract import ClaimRequest, Store, WorkerRow
 
 log = logging.getLogger("holdfast.worker")
@@ -51,17 +52,6 @@ log = logging.getLogger("holdfast.worker")
 CLAIM_LIMIT = 200
 HANDOVER_STREAK = 64  # a long chain lets others in after this many steps, when there is a backlog
 BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
-
-
-async def _either(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, but not longer than this.
-
-    Not with `asyncio.wait_for`: on Python 3.11 it swallows a cancel that comes in the tick in which the event is set,
-    and a loop that waits like that would never stop.
-    """
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 class Worker:
@@ -150,11 +140,12 @@ class Worker:
             runner=self._runner,
             store=self._store,
             coordinator=self._coordinator,
-            registry=self._definitions.registry,
+            definitions=self._definitions,
             codecs=self._codecs,
             payload_limit_bytes=self._settings.payload_limit_bytes,
             worker=self.id,
             child_depth=self._settings.child_depth,
+            observe_inputs=self._settings.observe_inputs,
         )
         return FunctionDriver(
             store=self._store,
@@ -333,10 +324,10 @@ class Worker:
                 continue
             if self._backlog and self.free < max(1, self.concurrency // 10) and self._running:
                 # Slots become free one by one under load; waiting a moment lets one claim serve many.
-                await _either(self._wake, self._poll_seconds())
+                await either(self._wake, self._poll_seconds())
                 await asyncio.sleep(0.001)
                 continue
-            await _either(self._wake, self._poll_seconds())
+            await either(self._wake, self._poll_seconds())
 
     async def _claim_once(self) -> int:
         await self._prove_life()
@@ -527,7 +518,7 @@ class Worker:
 
     async def _sweep_loop(self) -> None:
         while True:  # also while stopping: a cancel must reach what is still running
-            await _either(self._look_now, self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random()))
+            await either(self._look_now, self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random()))
             hinted = self._look_now.is_set()
             self._look_now.clear()
             await self._compare_with_store()
