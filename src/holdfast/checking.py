@@ -15,7 +15,7 @@ import msgspec
 from holdfast.core.errors import HoldfastError
 from holdfast.core.queries import AllWork
 from holdfast.core.rows import COMPLETED, Run
-from holdfast.runtime.function_driver import outside_task, replayed
+from holdfast.runtime.function_driver import another_python, outside_task, replayed
 from holdfast.store.contract import FindRuns
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ async def check_run(engine: Engine, run: Run) -> Checked:
     stuck = function.loop.stuck()
     await outside_task(function.evict)
     if stuck is None:
-        return Checked(run=run.id, workflow=run.workflow, verdict="fine")
+        return Checked(run=run.id, workflow=run.workflow, verdict="fine", difference=another_python(run) or "")
     return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=stuck)
 
 

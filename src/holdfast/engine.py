@@ -31,6 +31,7 @@ from holdfast.coordinator import Coordinator
 from holdfast.core.errors import EngineClosed, UsageError
 from holdfast.core.function_operations import Sent
 from holdfast.core.operations import Operation, Started, StartRun
+from holdfast.core.rows import Run
 from holdfast.core.settings import Settings, make_settings
 from holdfast.deciding import Deciding
 from holdfast.handle import Handle, StepExecution, executions_by_ancestry
@@ -477,6 +478,13 @@ class Engine(Deciding, Operating):
                 loop.add_signal_handler(number, asked)
 
     # -- finding runs
+
+    def get_active(self, run_id: str) -> Run | None:
+        """A run that has not ended, as this process last saw it, without asking the store: for people and metrics.
+
+        It may be stale by a batch, or by what another process wrote; None if this process does not remember it.
+        """
+        return self.coordinator.get_active(checked_text(run_id, "a run id"))
 
     def get(self, run_id: str) -> Handle[Any]:
         """A handle on a run by its id. Awaiting it checks that the run exists."""

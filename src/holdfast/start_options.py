@@ -77,7 +77,7 @@ def start_operation(
         if_exists=if_exists,
         override=_override(spec),
         nodes=spec.document,
-        signature=spec.graph.signature if spec.document and spec.graph is not None else "",
+        signature=spec.signature,
     )
 
 

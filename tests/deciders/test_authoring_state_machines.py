@@ -101,7 +101,7 @@ class Levelled:
     ("state", "status"), [(Plain(), "Plain"), (Levelled(), "LOW"), (OrderState(Status.PAID), "paid"), (5, "int")]
 )
 def test_without_a_view_the_status_is_the_states_own_or_the_name_of_its_class(state: Any, status: str) -> None:
-    assert bound_decider(Order).view(state).status == status
+    assert bound_decider(Poking).view(state).status == status
 
 
 class Viewed(hf.Decider[int, Poke, Poked, Never], registry=hf.Registry()):

@@ -267,7 +267,7 @@ class BoundDecider:
 
     def status(self, state: Any) -> str:
         try:
-            return self.definition.view(state).status
+            return self.definition.described(state).status
         except Exception as error:
             # For people only: a view that fails must not undo a decision that is right.
             return f"unknown: view raised {type(error).__name__}"

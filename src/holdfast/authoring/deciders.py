@@ -237,7 +237,7 @@ class DeciderDefinition:
         """The state machine that the author declares; without a declaration no more than where instances begin."""
         declared: object = self.decider.definition()
         if declared is None:
-            begin = status_text(self.view(self.decider.initial()).status)
+            begin = self.described(self.decider.initial()).status
             return StateMachine(StateMachineDefinition(states=(begin,), initial=begin), name=self.name)
         if not isinstance(declared, StateMachineDefinition):
             raise UsageError(
@@ -255,6 +255,13 @@ class DeciderDefinition:
 
     def view(self, state: object) -> StateInfo:
         """Where a state stands: the author's view, or its `status`, or the name of its class."""
+        info = self.described(state)
+        if info.terminal is None:
+            info = StateInfo(info.status, info.fields, bool(self.decider.is_terminal(state)))
+        return info
+
+    def described(self, state: object) -> StateInfo:
+        """What the author's view says, and no more."""
         info: object = self.decider.view(state)
         if isinstance(info, str):
             info = StateInfo(info)
@@ -262,8 +269,6 @@ class DeciderDefinition:
             raise UsageError(
                 f"view() of {self.cls.__qualname__} gave a {type(info).__name__}", hint="return hf.StateInfo(status=…)"
             )
-        if info.terminal is None:
-            info = StateInfo(info.status, info.fields, bool(self.decider.is_terminal(state)))
         return info
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.actions import UNSET, Bound, Unset, check_function
 from holdfast.authoring.context import current, entered_function, is_running
@@ -23,6 +24,9 @@ from holdfast.core.errors import UsageError
 from holdfast.core.graph import known_names
 
 __all__ = ["Workflow", "workflow"]
+
+# Recorded with a run: how asyncio schedules differs a little between versions, and a history is replayed by one.
+PYTHON: Final = f"python {sys.version_info.major}.{sys.version_info.minor}"
 
 P = ParamSpec("P")
 R = TypeVar("R")

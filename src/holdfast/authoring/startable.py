@@ -15,7 +15,7 @@ from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
 from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag, OnFailure
-from holdfast.authoring.functions import Workflow
+from holdfast.authoring.functions import PYTHON, Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
 from holdfast.core.errors import DagError, PayloadTooLarge, UnknownWorkflow, UsageError
@@ -52,6 +52,13 @@ class StartSpec:
     override: NodePolicy | None = None
     document: bytes = b""
     queue: str | None = None
+
+    @property
+    def signature(self) -> str:
+        """Of a graph that is stored with the run; of a function, the Python that it is recorded by."""
+        if self.model == "function":
+            return PYTHON
+        return self.graph.signature if self.document and self.graph is not None else ""
 
 
 def resolve_start(

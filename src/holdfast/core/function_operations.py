@@ -105,6 +105,7 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     unread: tuple[int, ...] = ()  # entries whose events the code had given up: they go back to the run's queue
     park: bool = False
     due: int | None = None  # when a parked function has to be woken at the latest
+    python: str = ""  # of the driver: the run keeps the version that its history begins with
 
     @property
     def locked(self) -> bool:  # type: ignore[override]  # it depends on what is asked for

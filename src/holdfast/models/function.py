@@ -58,7 +58,7 @@ class FunctionMachine:
             created=view.now,
         )
         view.insert(WORK, make_ready(view, run, turn, handing))
-        view.put(RUNS, replace(run, active=1))
+        view.put(RUNS, replace(run, active=1, signature=operation.signature or None))
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         """The function returned, or one of its calls that went through the work table did."""

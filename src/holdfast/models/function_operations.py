@@ -98,6 +98,8 @@ class FunctionOperations:
         if entries and turn.losses:
             turn = replace(turn, losses=0)  # I6: something new was recorded
             view.put(WORK, turn)
+        if run.signature != op.python and op.python and run.entries == run.base:
+            run = replace(run, signature=op.python)  # somebody with another Python had started it
         for entry in entries:
             run = append(view, run, entry)
         if op.closes:

@@ -315,7 +315,7 @@ class CallRunner:
             parent=None if request.detached else run.id,
             depth=run.depth + 1,
             nodes=spec.document,
-            signature=spec.graph.signature if spec.document and spec.graph is not None else "",
+            signature=spec.signature,
         )
 
     async def _send(self, run: Run, base: int, pending: Pending, request: SendCall | BroadcastCall) -> bytes:

@@ -24,7 +24,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from holdfast.authoring.functions import Workflow
+from holdfast.authoring.functions import PYTHON, Workflow
 from holdfast.coordinator import Commit, Coordinator
 from holdfast.core.codec import Codecs, encode_error
 from holdfast.core.errors import MissingJob, RunError, UsageError
@@ -249,6 +249,7 @@ class FunctionDriver:
             unread=tuple(step.unread),
             park=park,
             due=function.next_due() if park else None,
+            python=PYTHON,
         )
         submitted = self._coordinator.submit(operation)
         # What is called when a future is done is called outside of any task, and before those who await it go on: the
@@ -377,6 +378,8 @@ async def begun(
     function = LiveFunction(run, found, definitions.registry, codecs=codecs, now_us=at, watchdog=watchdog)
     args, kwargs = found.call.decode_call(data, codec, codecs=codecs)
     entries = _entries(row for row in rows if row.sequence > run.base)
+    if entries and (other := another_python(run)) is not None:
+        log.warning("run %s of %s: %s", run.id, run.workflow, other, extra={"run": run.id, "workflow": run.workflow})
     function.replay(_patches(entries), stored, behind=bool(entries))
     try:
         await outside_task(lambda: function.begin(args, kwargs, entries))
@@ -385,6 +388,16 @@ async def begun(
         raise
     function.known = max(function.known, rows[-1].sequence if rows else 0)
     return function
+
+
+def another_python(run: Run) -> str | None:
+    """What to tell of a history that another version of Python has recorded; None if this one has."""
+    if run.signature is None or run.signature == PYTHON or not run.entries:
+        return None
+    return (
+        f"its history was recorded by {run.signature}, and this is {PYTHON}; asyncio may order things differently, "
+        "which would be refused as NonDeterminism, not passed over"
+    )
 
 
 async def catch_up(store: Store, function: LiveFunction) -> None:

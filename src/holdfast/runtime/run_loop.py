@@ -78,11 +78,9 @@ from holdfast.runtime.run_task import (
 from holdfast.runtime.run_timers import MICROSECONDS, RunTimer, RunTimers, microseconds
 from holdfast.runtime.run_watchdog import RunWatchdog, log
 
-__all__ = ["PYTHON_MINOR", "Complaint", "DurableCall", "Entry", "NotDurable", "Outcome", "Pending", "RunLoop"]
+__all__ = ["Complaint", "DurableCall", "Entry", "NotDurable", "Outcome", "Pending", "RunLoop"]
 
 Ts = TypeVarTuple("Ts")
-
-PYTHON_MINOR: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 # What a run has to do between its turns. An empty deque takes most of a kilobyte, and very many runs are at rest.
 _NOTHING_READY: Final[deque[asyncio.Handle]] = deque()

@@ -1,0 +1,39 @@
+"""Where a node of a flow runs: `charge`, `charge@2.0` in loops, `charge[7]` and `charge@2.0[7]` in spreads.
+
+A loop runs the same nodes again and again. The address carries the pass of every loop around the node, outermost
+first, so that counters and inboxes of two passes never meet (I18).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from holdfast.core.errors import UnknownNode
+
+__all__ = ["FlowAddress", "parse_address"]
+
+_FORM = re.compile(r"(?P<node>[^@\[\]]+)(?:@(?P<passes>\d+(?:\.\d+)*))?(?:\[(?P<index>\d+)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class FlowAddress:
+    """A node, the pass of each loop around it, and its place among the elements of a spread."""
+
+    node: str
+    passes: tuple[int, ...] = ()
+    index: int | None = None
+
+    def __str__(self) -> str:
+        loops = "@" + ".".join(map(str, self.passes)) if self.passes else ""
+        element = "" if self.index is None else f"[{self.index}]"
+        return f"{self.node}{loops}{element}"
+
+
+def parse_address(text: str) -> FlowAddress:
+    """The parts of an address; UnknownNode if it has not the form of one."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise UnknownNode(f"{text!r} is no address of a flow's node", hint="an address looks like charge@2.0[7]")
+    passes = tuple(map(int, found["passes"].split("."))) if found["passes"] else ()
+    return FlowAddress(found["node"], passes, None if found["index"] is None else int(found["index"]))

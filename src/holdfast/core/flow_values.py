@@ -1,0 +1,267 @@
+"""The values a flow's variables may hold, and their bytes in an inbox.
+
+A flow's variables have no annotations, so their bytes describe themselves: JSON's own types are plain JSON, and
+everything else is `{"$": kind, …}`. What comes back is exactly what went in, or it is refused before it is written.
+Types of the user are written by name and read through `known`, which holds the types that the flow's code and its
+actions name: bytes never decide what gets imported.
+
+Failures are values too (`Raised`): an `except` clause and `return_exceptions=True` hand them to the flow, and they
+must survive a restart in a process that may not have their class.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import math
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error
+from holdfast.core.codec_faithful import MAX_INT, MIN_INT, record_parts, short
+from holdfast.core.errors import PayloadRefused
+
+__all__ = ["UNBOUND", "KnownTypes", "Raised", "Unbound", "decode_value", "encode_value", "pack", "raised", "unpack"]
+
+KnownTypes = Mapping[str, type]
+"""Types by qualified name."""
+
+_MAIN: Final = ("__main__", "__mp_main__")
+_TAG: Final = "$"
+
+
+class Unbound(enum.Enum):
+    """Marks a variable that was deleted, so that an older value in the inbox does not come back."""
+
+    UNBOUND = "unbound"
+
+
+UNBOUND: Final = Unbound.UNBOUND
+
+
+class Raised(msgspec.Struct, frozen=True, eq=False):
+    """An exception as a value of a flow: its text, arguments and types, without its class."""
+
+    record: ErrorRecord
+
+    def __str__(self) -> str:
+        return self.record.message
+
+    def __repr__(self) -> str:
+        return f"{self.record.type}({', '.join(map(repr, self.args))})"
+
+    @property
+    def args(self) -> tuple[object, ...]:
+        """What the exception was made from, where that could be kept; else its text."""
+        return (self.record.message,) if self.record.args is None else tuple(self.record.args)
+
+    def is_a(self, kind: type) -> bool:
+        """Whether `except kind` catches it: by the names of its types, since it may come from another process."""
+        wanted = qualified_name(kind)
+        return any(_same_type(wanted, name) for name in (self.record.qualified, *self.record.bases))
+
+
+def raised(error: BaseException, traceback: str = "") -> Raised:
+    """The exception as a value, with the flow's own place instead of the interpreter's frames."""
+    record = decode_error(encode_error(error.with_traceback(None)))
+    return Raised(msgspec.structs.replace(record, traceback=traceback))
+
+
+def qualified_name(kind: type) -> str:
+    """Module and qualified name, as records of failures have it."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _same_type(one: str, other: str) -> bool:
+    """Equal, or equal but for a main program whose file another process imports under its name."""
+    if one == other:
+        return True
+    for main, name in ((one, other), (other, one)):
+        module, _, rest = main.partition(".")
+        if module in _MAIN and name.endswith("." + rest):
+            return True
+    return False
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+
+
+def encode_value(value: object, known: KnownTypes, owner: str = "a variable of a flow") -> bytes:
+    """The value as bytes; PayloadRefused if it would not come back as itself."""
+    try:
+        return _encode(pack(value, known, owner))
+    except RecursionError:
+        raise PayloadRefused(f"{owner} is nested too deeply", hint="flatten the value") from None
+    except (UnicodeEncodeError, ValueError, OverflowError) as trouble:
+        raise PayloadRefused(f"{owner} can't be written: {trouble}", hint="decode texts with errors='replace'") from None
+
+
+def decode_value(data: bytes, known: KnownTypes) -> Any:
+    """The value that these bytes hold, new with every call."""
+    return unpack(_decode(data), known)
+
+
+def pack(value: object, known: KnownTypes, owner: str) -> Any:
+    """The value in JSON's own types."""
+    kind = type(value)
+    if value is None or kind is str or kind is bool:
+        return value
+    if isinstance(value, int) and kind is int:
+        return value if MIN_INT <= value <= MAX_INT else {_TAG: "int", "v": hex(value)}
+    if isinstance(value, float) and kind is float:
+        return value if math.isfinite(value) else {_TAG: "float", "v": repr(value)}
+    if isinstance(value, list) and kind is list:
+        return [pack(item, known, owner) for item in value]
+    if isinstance(value, dict) and kind is dict:
+        if all(type(key) is str and key != _TAG for key in value):
+            return {key: pack(item, known, owner) for key, item in value.items()}
+        pairs = [[pack(key, known, owner), pack(item, known, owner)] for key, item in value.items()]
+        return {_TAG: "dict", "v": pairs}
+    writer = _WRITERS.get(kind)
+    if writer is not None:
+        return {_TAG: kind.__name__, "v": writer(value, known, owner)}
+    return _pack_user_type(value, known, owner)
+
+
+def _pack_user_type(value: object, known: KnownTypes, owner: str) -> Any:
+    if isinstance(value, Raised):
+        return {_TAG: "raised", "v": msgspec.to_builtins(value.record)}
+    if value is UNBOUND:
+        return {_TAG: "unbound"}
+    kind = type(value)
+    name = qualified_name(kind)
+    if isinstance(value, enum.Enum):
+        _require_known(kind, name, known, owner)
+        return {_TAG: "enum", "t": name, "v": pack(value.value, known, owner)}
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        _require_known(kind, name, known, owner)
+        return {_TAG: "namedtuple", "t": name, "v": [pack(item, known, owner) for item in value]}
+    parts = record_parts(value)
+    if parts is None:
+        raise PayloadRefused(
+            f"{owner} is {short(value)}, a {kind.__name__}, which a flow's variable can't hold",
+            hint="use JSON's types, dates, Decimal, bytes, enums, dataclasses or structs, or keep it inside an action",
+        )
+    _require_known(kind, name, known, owner)
+    return {_TAG: "record", "t": name, "v": {field: pack(item, known, owner) for field, item in parts}}
+
+
+def _require_known(kind: type, name: str, known: KnownTypes, owner: str) -> None:
+    if _find_type(name, known) is not kind:
+        raise PayloadRefused(
+            f"{owner} is a {name}, which neither the flow nor the annotations of its actions name",
+            hint=f"annotate the action's result or the flow's parameter with {kind.__name__}",
+        )
+
+
+def _find_type(name: str, known: KnownTypes) -> type | None:
+    found = known.get(name)
+    if found is not None:
+        return found
+    alike = [kind for other, kind in known.items() if _same_type(name, other)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _items(value: Any, known: KnownTypes, owner: str) -> Any:
+    return [pack(item, known, owner) for item in value]
+
+
+def _datetime_text(value: Any, known: KnownTypes, owner: str) -> Any:
+    if value.tzinfo is not None and type(value.tzinfo) is not datetime.timezone:
+        raise PayloadRefused(
+            f"{owner} is {short(value)} in a time zone with rules, which a flow's variable can't hold",
+            hint="convert it with astimezone(datetime.timezone.utc) in the action",
+        )
+    return [value.isoformat(), value.fold]
+
+
+def _text(value: Any, known: KnownTypes, owner: str) -> Any:
+    return str(value)
+
+
+_WRITERS: Final[dict[type, Callable[[Any, KnownTypes, str], Any]]] = {
+    tuple: _items,
+    set: _items,
+    frozenset: _items,
+    bytes: lambda value, known, owner: value.hex(),
+    range: lambda value, known, owner: [value.start, value.stop, value.step],
+    datetime.datetime: _datetime_text,
+    datetime.time: _datetime_text,
+    datetime.date: lambda value, known, owner: value.isoformat(),
+    datetime.timedelta: lambda value, known, owner: [value.days, value.seconds, value.microseconds],
+    decimal.Decimal: _text,
+    uuid.UUID: _text,
+    complex: lambda value, known, owner: repr(value),
+}
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def unpack(packed: Any, known: KnownTypes) -> Any:
+    """The value that `pack` was given."""
+    if isinstance(packed, list):
+        return [unpack(item, known) for item in packed]
+    if not isinstance(packed, dict):
+        return packed
+    tag = packed.get(_TAG)
+    if tag is None:
+        return {key: unpack(item, known) for key, item in packed.items()}
+    return _READERS[tag](packed, known)
+
+
+def _record(packed: Any, known: KnownTypes) -> Any:
+    kind = _known_type(packed["t"], known)
+    fields = {name: unpack(item, known) for name, item in packed["v"].items()}
+    if hasattr(kind, "__pydantic_validator__"):
+        return kind.model_construct(_fields_set=set(fields), **fields)
+    made = kind.__new__(kind)
+    put = msgspec.structs.force_setattr if issubclass(kind, msgspec.Struct) else object.__setattr__
+    for name, item in fields.items():
+        put(made, name, item)
+    return made
+
+
+def _known_type(name: str, known: KnownTypes) -> Any:
+    found = _find_type(name, known)
+    if found is None:
+        raise PayloadRefused(
+            f"a stored value is a {name}, which neither the flow nor its actions name any more",
+            hint="keep the type in the annotations while runs that use it are alive",
+        )
+    return found
+
+
+def _with_fold(parts: list[Any], kind: Any) -> Any:
+    made = kind.fromisoformat(parts[0])
+    return made.replace(fold=parts[1]) if parts[1] else made
+
+
+_READERS: Final[dict[str, Callable[[Any, KnownTypes], Any]]] = {
+    "int": lambda packed, known: int(packed["v"], 16),
+    "float": lambda packed, known: float(packed["v"]),
+    "dict": lambda packed, known: {unpack(key, known): unpack(item, known) for key, item in packed["v"]},
+    "tuple": lambda packed, known: tuple(unpack(item, known) for item in packed["v"]),
+    "set": lambda packed, known: {unpack(item, known) for item in packed["v"]},
+    "frozenset": lambda packed, known: frozenset(unpack(item, known) for item in packed["v"]),
+    "bytes": lambda packed, known: bytes.fromhex(packed["v"]),
+    "range": lambda packed, known: range(*packed["v"]),
+    "datetime": lambda packed, known: _with_fold(packed["v"], datetime.datetime),
+    "time": lambda packed, known: _with_fold(packed["v"], datetime.time),
+    "date": lambda packed, known: datetime.date.fromisoformat(packed["v"]),
+    "timedelta": lambda packed, known: datetime.timedelta(*packed["v"]),
+    "Decimal": lambda packed, known: decimal.Decimal(packed["v"]),
+    "UUID": lambda packed, known: uuid.UUID(packed["v"]),
+    "complex": lambda packed, known: complex(packed["v"]),
+    "raised": lambda packed, known: Raised(msgspec.convert(packed["v"], ErrorRecord)),
+    "unbound": lambda packed, known: UNBOUND,
+    "enum": lambda packed, known: _known_type(packed["t"], known)(unpack(packed["v"], known)),
+    "namedtuple": lambda packed, known: _known_type(packed["t"], known)(*unpack(packed["v"], known)),
+    "record": _record,
+}
