@@ -3,8 +3,8 @@
     python examples/deciders/account.py
 
 An account's own events say how much is on it; for a list of all accounts they are the wrong shape. A projection is
-given every event once, in order, and keeps a table of its own: what it writes through `tx` commits together with how far
-it has come. In the end the table is thrown away and built again from the events.
+given every event once, in order, and keeps a table of its own: what it writes through `tx` commits together with how
+far it has come. In the end the table is thrown away and built again from the events.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ async def main() -> None:
         await engine.rebuild_projection("balances")
         await show(engine, "built again")
         for owner in ("Ada", "Grace", "Linus"):
-            print(f"  by its own events {owner} has {await engine.state(Account, owner)} cents")
+            cents = await engine.state(Account, owner)
+            print(f"  by its own events {owner} has {cents} cents")
 
 
 async def show(engine: hf.Engine, title: str) -> None:

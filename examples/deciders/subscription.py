@@ -64,6 +64,11 @@ class Received:
 
 
 @dataclass(frozen=True)
+class Declined:
+    month: int
+
+
+@dataclass(frozen=True)
 class Reminded:
     month: int
 
@@ -85,7 +90,7 @@ class Charge:
 
 
 Input = Subscribe | BillNow | CardCharged | CardDeclined
-Event = Subscribed | Billed | Received | Reminded | Ended | Ignored
+Event = Subscribed | Billed | Received | Declined | Reminded | Ended | Ignored
 
 
 @dataclass(frozen=True)
@@ -112,8 +117,10 @@ class Subscription(hf.Decider[State, Input, Event, Charge], name="subscription")
                 return replace(state, month=month, open=True)
             case Received():
                 return replace(state, status="active", open=False, reminders=0)
+            case Declined():
+                return replace(state, status="overdue")
             case Reminded():
-                return replace(state, status="overdue", reminders=state.reminders + 1)
+                return replace(state, reminders=state.reminders + 1)
             case Ended():
                 return replace(state, status="ended", open=False)
             case Ignored():
@@ -138,8 +145,9 @@ class Subscription(hf.Decider[State, Input, Event, Charge], name="subscription")
                 return hf.Decision.event(Received(month))
             case CardDeclined(month=month) if state.open and month == state.month:
                 if state.reminders == 0:  # setting the key moves the timer that is there
-                    return hf.Decision.event(Ignored("a first refusal")).with_timer_after(GRACE, again, key=BILLING)
-                return hf.Decision.event(Ended(f"{MONTHS[month - 1]} was never paid")).cancel_timer(BILLING)
+                    return hf.Decision.event(Declined(month)).with_timer_after(GRACE, again, key=BILLING)
+                ended = Ended(f"{MONTHS[month - 1]} was never paid")
+                return hf.Decision.event(Declined(month), ended).cancel_timer(BILLING)
             case _:
                 return hf.Decision.event(Ignored(f"{type(input).__name__} of {member}"))
 
@@ -149,7 +157,7 @@ class Subscription(hf.Decider[State, Input, Event, Charge], name="subscription")
     async def handle(self, effect: Charge, ctx: hf.EffectContext) -> Input:
         """A refusal is an answer, so it is returned. What is raised instead, say for a lost connection, is retried."""
         month = MONTHS[effect.month - 1]
-        # The bank is asked with ctx.idempotency_key, or with the member and the month: it charges each of them once.
+        # A bank is asked under the member and the month, and charges each of them once, however often this runs.
         if month == "March":
             print(f"  {month}: declined", flush=True)
             return CardDeclined(ctx.workflow_id, effect.month)

@@ -6,8 +6,8 @@ Who calls a webhook repeats a call whose answer it did not get. Each call here c
 of the input, and a repetition is recognised by it. The input is in the database before the answer is sent, so a call
 that was answered is not lost, whatever happens to this process; a worker applies it, in the order of arrival.
 
-The program serves, calls itself five times, shows what came of it, and ends. It uses nothing but the standard library and
-the blocking engine, as a synchronous web framework would.
+The program serves, calls itself five times, shows what came of it, and ends. It uses nothing but the standard library
+and the blocking engine, as a synchronous web framework would.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Webhook(BaseHTTPRequestHandler):
 
     engine: hf.BlockingEngine
 
-    def do_POST(self) -> None:  # noqa: N802 - the name that http.server looks for
+    def do_POST(self) -> None:  # the name that http.server looks for
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             payload = json.loads(body)

@@ -18,7 +18,7 @@ from holdfast.authoring.durations import instant, instant_us
 from holdfast.authoring.recorded import Recorded
 from holdfast.authoring.state_machine import StateInfo, StateMachine
 from holdfast.core.codec import decode_error
-from holdfast.core.decider_operations import DECIDER, EnqueueInput, ExecuteInput, ForgetSnapshot
+from holdfast.core.decider_operations import DECIDER, EnqueueInput, Executed, ExecuteInput, ForgetSnapshot
 from holdfast.core.errors import UnknownWorkflow, UsageError
 from holdfast.core.operations import Changed, Offer
 from holdfast.core.queries import AllWork, ObservationsOf, StreamAfter
@@ -39,6 +39,7 @@ I = TypeVar("I")  # noqa: E741 - the letters of the model
 E = TypeVar("E")
 F = TypeVar("F")
 PAGE = 1_000
+LOOKS = 50  # at an instance that never stands still
 
 
 class PendingEffect(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,14 +140,14 @@ class Deciding(EnginePart):
         PostgreSQL connection in a transaction of the caller's: the input is applied if that commits.
         """
         code = code_for(self._engine, decider)
-        await _execute(self._engine, code, code.route(input), command_id, tx)
+        await execute_routed(self._engine, code, code.route(input), command_id, tx)
 
     async def execute_dynamic(
         self, decider: str, payload: Mapping[str, Any], /, *, command_id: str | None = None
     ) -> None:
         """`execute` for untyped callers: the payload has "type", the name of the input's class, and its fields."""
         code = code_for(self._engine, decider)
-        await _execute(self._engine, code, code.route_mapping(payload), command_id, None)
+        await execute_routed(self._engine, code, code.route_mapping(payload), command_id)
 
     async def enqueue_input(
         self,
@@ -159,18 +160,7 @@ class Deciding(EnginePart):
         """Keep an input for an instance; a worker applies it soon, in the order in which inputs were enqueued."""
         code = code_for(self._engine, decider)
         routed = code.route_mapping(input) if isinstance(input, Mapping) else code.route(input)
-        self._engine.expect_queue(code.queue)
-        operation = EnqueueInput(
-            run=await run_of_instance(self._engine.store, code, routed.key),
-            workflow=code.name,
-            key=routed.key,
-            data=routed.data,
-            codec=routed.codec,
-            input_type=routed.type,
-            command=_command(command_id, routed),
-            id=self._engine.system.ids.new(),
-        )
-        await self._engine.coordinator.submit(operation)
+        await enqueue_routed(self._engine, code, routed, command_id)
 
     async def state(
         self, decider: type[Decider[S, I, E, F]], workflow_id: str, /, *, at: int | datetime | None = None
@@ -211,8 +201,7 @@ class Deciding(EnginePart):
             raise UnknownWorkflow(
                 f"{code.name} has no instance {workflow_id!r}", hint="an instance begins with its first input"
             )
-        folded: Folded = await folded_now(self._engine.store, run, code, self._engine.definitions)
-        work: list[Work] = await self._engine.store.rows(AllWork(run.id))
+        run, folded, work, observed = await _one_moment(self._engine, run, code)
         return InstanceSnapshot(
             run_id=run.id,
             workflow=run.workflow,
@@ -224,9 +213,7 @@ class Deciding(EnginePart):
             effects=pending_effects(work),
             timers=pending_timers(work),
             inbox=run.mailbox,
-            observations=tuple(
-                [_observed(self._engine, row) for row in await self._engine.store.rows(ObservationsOf(run.id))]
-            ),
+            observations=tuple([_observed(self._engine, row) for row in observed]),
         )
 
     async def instances(
@@ -273,7 +260,8 @@ class Deciding(EnginePart):
             (each.before, each.input, each.after or "?", each.count)
             for each in await self._engine.transitions(code.name)
         ]
-        return code.definition.machine().observed(rows)
+        declared = code.definition.machine().definition
+        return StateMachine.observed(rows, name=code.name, initial=declared.initial, terminals=declared.terminals)
 
     async def delete_snapshot(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> bool:
         """Forget the stored state of an instance; it is folded anew when it is needed (I38). False if there is none."""
@@ -303,7 +291,29 @@ def code_for(engine: Engine, decider: type[Decider[Any, Any, Any, Any]] | str) -
     return code
 
 
-async def _execute(engine: Engine, code: BoundDecider, routed: RoutedInput, command_id: str | None, tx: Any) -> None:
+async def enqueue_routed(
+    engine: Engine, code: BoundDecider, routed: RoutedInput, command_id: str | None = None
+) -> Executed:
+    """Keep an input for its instance; whether it is queued, or a duplicate."""
+    engine.expect_queue(code.queue)
+    operation = EnqueueInput(
+        run=await run_of_instance(engine.store, code, routed.key),
+        workflow=code.name,
+        key=routed.key,
+        data=routed.data,
+        codec=routed.codec,
+        input_type=routed.type,
+        command=_command(command_id, routed),
+        id=engine.system.ids.new(),
+    )
+    queued: Executed = await engine.coordinator.submit(operation)
+    return queued
+
+
+async def execute_routed(
+    engine: Engine, code: BoundDecider, routed: RoutedInput, command_id: str | None = None, tx: Any = None
+) -> Executed:
+    """Give an instance an input; whether it was applied, ignored or a duplicate, and how long its stream is then."""
     operation = ExecuteInput(
         run=await run_of_instance(engine.store, code, routed.key),
         workflow=code.name,
@@ -315,9 +325,10 @@ async def _execute(engine: Engine, code: BoundDecider, routed: RoutedInput, comm
         id=engine.system.ids.new(),
         observe=engine.settings.observe_inputs,
     )
+    executed: Executed
     if tx is not None:
-        await engine.apply_in(tx, operation)
-        return
+        executed = await engine.apply_in(tx, operation)
+        return executed
     worker, offer = _room(engine, code.queue)
     if offer is not None:
         operation = msgspec.structs.replace(operation, offer=offer)
@@ -327,6 +338,7 @@ async def _execute(engine: Engine, code: BoundDecider, routed: RoutedInput, comm
             operation, coordinator=engine.coordinator, store=engine.store, definitions=engine.definitions
         )
         handed = executed.handed
+        return executed
     finally:
         if worker is not None and offer is not None:
             worker.accept(handed)
@@ -349,6 +361,22 @@ def _command(given: str | None, routed: RoutedInput) -> str | None:
 async def _find_instance(engine: Engine, code: BoundDecider, key: str) -> Run | None:
     run = await run_of_instance(engine.store, code, checked_text(key, "workflow_id"))
     return next(iter(await engine.store.runs([run])), None)
+
+
+async def _one_moment(
+    engine: Engine, run: Run, code: BoundDecider
+) -> tuple[Run, Folded, list[Work], list[Observation]]:
+    """An instance and what belongs to it, read until nothing was written in between (K4), within reason."""
+    looks = 0
+    while True:
+        folded = await folded_now(engine.store, run, code, engine.definitions)
+        work: list[Work] = await engine.store.rows(AllWork(run.id))
+        observed: list[Observation] = await engine.store.rows(ObservationsOf(run.id))
+        again = next(iter(await engine.store.runs([run.id])), run)
+        looks += 1
+        if again.version == run.version or looks == LOOKS:
+            return run, folded, work, observed
+        run = again
 
 
 async def _facts(engine: Engine, run: Run, after: int, limit: int | None) -> list[Fact]:

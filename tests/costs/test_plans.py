@@ -21,10 +21,27 @@ from msgspec.structs import replace
 import holdfast as hf
 from benchmarks.chains import chain_of
 from holdfast.authoring.registry import Registry
-from holdfast.core.rows import RUNS, WORK, Run, Work
+from holdfast.core.rows import EVENTS as EVENTS_TABLE
+from holdfast.core.rows import (
+    INPUTS,
+    OBSERVATIONS,
+    RUNS,
+    SNAPSHOTS,
+    STREAM,
+    WAITS,
+    WORK,
+    Event,
+    Fact,
+    Input,
+    Observation,
+    Run,
+    Snapshot,
+    Wait,
+    Work,
+)
 from holdfast.core.view import Changes
 from holdfast.store.postgres_connections import Connections
-from holdfast.store.postgres_flush import guarded_flush
+from holdfast.store.postgres_flush import deletes_fit, guarded_flush
 from holdfast.store.statements import statements
 from tests.costs.finished_items import ITEMS, OPEN_RUNS, READY, prepare, run_id, wide_run
 from tests.support.postgres import Databases
@@ -32,6 +49,33 @@ from tests.support.postgres import Databases
 FIRST_OPEN = ITEMS // 10
 NAMES = ["Old"]
 BATCH = 100
+EVENTS, AN_INSTANCE = 20_000, 10  # in streams, and of each instance
+
+
+def instance(number: int) -> str:
+    return f"instance-{number}"
+
+
+# The statement that fills the streams; the dialects differ in how they count and write bytes and booleans.
+FILL_STREAMS = (
+    "INSERT INTO stream (run, sequence, workflow, key, type, version, at, data, codec, system, cause, position)"
+    " SELECT 'instance-' || (n / {each}), n % {each} + 1, CASE WHEN n % 3 = 0 THEN 'Order' ELSE 'Invoice' END,"
+    " 'k', 'Created', 1, n, {empty}, 'json', {false}, 'input:' || n, {position} FROM {numbers}"
+)
+FILL_SQLITE = FILL_STREAMS.format(
+    each=AN_INSTANCE,
+    empty="x''",
+    false="0",
+    position="NULL",
+    numbers=f"(WITH RECURSIVE c(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM c WHERE n < {EVENTS - 1}) SELECT n FROM c)",
+)
+FILL_POSTGRES = FILL_STREAMS.format(
+    each=AN_INSTANCE,
+    empty="''::bytea",
+    false="false",
+    position="nextval('stream_positions')",
+    numbers=f"generate_series(0, {EVENTS - 1}) n",
+)
 
 # Statement, arguments, and the indexes that must serve it. "workers" is small and may be scanned.
 ON_POSTGRES: dict[str, tuple[tuple[Any, ...], set[str]]] = {
@@ -49,6 +93,13 @@ ON_POSTGRES: dict[str, tuple[tuple[Any, ...], set[str]]] = {
     "OpenWork": ((run_id(FIRST_OPEN),), {"work_pkey"}),
     "Attempts": ((run_id(FIRST_OPEN), ["s0"]), {"work_pkey"}),
     "RunByKey": (("Old", "key"), {"runs_by_key"}),
+    "read_stream": (("Order", 5000, 9000, BATCH), {"stream_by_position"}),
+    "stream_lag": (("Order", EVENTS - 100), {"stream_by_position"}),
+    "streams_after": (([instance(7)], [0], [BATCH]), {"stream_pkey"}),
+    "StreamAfter": ((instance(7), 0, BATCH), {"stream_pkey"}),
+    "FactsCausedBy": ((instance(7), "input:1"), {"stream_pkey"}),
+    "get_snapshots": (([instance(7)],), {"snapshots_pkey"}),
+    "transitions": (("Order",), {"observations_by_workflow"}),
 }
 ON_SQLITE: dict[str, set[str]] = {
     "claimable": {"work_claimable"},
@@ -61,10 +112,18 @@ ON_SQLITE: dict[str, set[str]] = {
     "next_due": {"work_delayed"},
     "promote": {"work_delayed"},
     "ready_before": {"work_claimable"},
-    "update_runs": {"runs"},
     "update_runs_step": {"runs"},
-    "update_work": {"work"},
+    "update_runs_input": {"runs"},
+    "update_runs_full": {"runs"},
     "update_work_settled": {"work"},
+    "update_work_full": {"work"},
+    "update_work_whole": {"work"},
+    "read_stream": {"stream_by_position"},
+    "stream_lag": {"stream_by_position"},
+    "StreamAfter": {"sqlite_autoindex_stream_1"},
+    "FactsCausedBy": {"sqlite_autoindex_stream_1"},
+    "get_snapshots": {"snapshots"},
+    "transitions": {"observations_by_workflow"},
     "get_runs": {"runs"},
     "get_work": {"work"},
     "OpenWork": {"work"},
@@ -80,6 +139,10 @@ ON_SQLITE: dict[str, set[str]] = {
 def used_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("used") / "app.db"
     asyncio.run(prepare(f"sqlite:///{path}"))
+    db = sqlite3.connect(path)
+    with db:
+        db.execute(FILL_SQLITE)
+    db.close()
     return path
 
 
@@ -89,13 +152,14 @@ def test_a_statement_finds_its_rows_by_index_on_sqlite(used_sqlite: Path, name: 
     statement = statements("sqlite")[name]
     db = sqlite3.connect(used_sqlite)
     try:
-        arguments = ["[]" if "json_each" in statement else 0] * statement.count("?")
+        numbered = set(re.findall(r"\?\d", statement))
+        arguments = ["[]" if "json_each" in statement else 0] * (len(numbered) or statement.count("?"))
         plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", arguments)]
     finally:
         db.close()
     shown = "\n".join(plan)
     for line in plan:
-        walked = re.match(r"SCAN (?:work|runs|w)\b(.*)", line)
+        walked = re.match(r"SCAN (?:work|runs|w|stream|snapshots|observations)\b(.*)", line)
         # Walking a partial index in its order is fine: it holds only what is not finished, or is stopped by a limit.
         assert walked is None or "USING" in walked[1], shown
     assert _sqlite_indexes(plan) >= ON_SQLITE[name], shown
@@ -117,11 +181,18 @@ def _sqlite_indexes(plan: list[str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def used_postgres(databases: Databases) -> Iterator[str]:
+    async def fill(url: str) -> None:
+        await prepare(url)
+        connection = await asyncpg.connect(url)
+        await connection.execute(FILL_POSTGRES)
+        await connection.execute("ANALYZE stream")
+        await connection.close()
+
     def in_a_loop_of_its_own(url: str) -> None:
         with ThreadPoolExecutor(max_workers=1) as thread:
-            thread.submit(lambda: asyncio.run(prepare(url))).result()
+            thread.submit(lambda: asyncio.run(fill(url))).result()
 
-    with databases.fresh(databases.template("finished items", in_a_loop_of_its_own)) as url:
+    with databases.fresh(databases.template("finished items and streams", in_a_loop_of_its_own)) as url:
         yield url
 
 
@@ -144,7 +215,9 @@ async def plans_of(url: str, statement: str, arguments: tuple[Any, ...]) -> dict
 
 def assert_by_index(plans: dict[str, str], expected: set[str]) -> None:
     for kind, plan in plans.items():
-        assert not re.search(r"Seq Scan on (work|runs)\b", plan), f"{kind} plan:\n{plan}"
+        assert not re.search(r"Seq Scan on (work|runs|stream|snapshots|observations|events|waits|inputs)\b", plan), (
+            f"{kind} plan:\n{plan}"
+        )
         used = set(re.findall(r"(?:Scan(?: Backward)? using|Bitmap Index Scan on) (\w+)", plan))
         assert used >= expected, f"{kind} plan uses {sorted(used)}:\n{plan}"
 
@@ -176,6 +249,82 @@ def completions(count: int, *, ends: bool) -> Changes:
         changes.updates.setdefault(WORK, []).append((item, replace(item, status="completed", result=b"null")))
         if not ends:
             changes.inserts.setdefault(WORK, []).append(replace(item, node="s1", status="leased"))
+    return changes
+
+
+def test_i36_a_projection_reads_on_by_position_on_sqlite(used_sqlite: Path) -> None:
+    """I36: a page costs what it holds, wherever in the stream it is: nothing is sorted, nothing before it is read."""
+    db = sqlite3.connect(used_sqlite)
+    try:
+        plan = [
+            row[3]
+            for row in db.execute(f"EXPLAIN QUERY PLAN {statements('sqlite')['read_stream']}", ["Order", 1, 2, 3])
+        ]
+    finally:
+        db.close()
+    assert plan == ["SEARCH stream USING INDEX stream_by_position (workflow=? AND position>? AND position<?)"]
+
+
+async def test_i36_a_projection_reads_on_by_position_on_postgresql(used_postgres: str) -> None:
+    """I36: the same, as the server counted the rows that it looked at."""
+    connection = await Connections(used_postgres, timeout_seconds=20).connect()
+    try:
+        last = await connection.fetchval("SELECT max(position) FROM stream")
+        statement, arguments = statements("postgres")["read_stream"], ("Order", last - 5000, last, BATCH)
+        answer = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *arguments)
+    finally:
+        await connection.close()
+    plan = json.loads(answer)[0]["Plan"]
+    nodes = list(nodes_of(plan))
+    assert "Sort" not in {node["Node Type"] for node in nodes}
+    assert max(node["Actual Rows"] for node in nodes) == BATCH
+    assert sum(node.get("Rows Removed by Filter", 0) for node in nodes) == 0
+
+
+@pytest.mark.parametrize("events", [1, 2])
+@pytest.mark.parametrize("first", [True, False])
+async def test_k1_an_input_alone_has_a_statement_of_its_own_on_postgresql(
+    used_postgres: str, events: int, first: bool
+) -> None:
+    """K1: an input that has nothing but events to write is one short statement, which finds its run by index."""
+    changes = inputs(1, events=events, first=first)
+    statement, arguments = guarded_flush(changes)
+    assert "holds" not in statement, "the general statement, in which everything has a place"
+    plans = await plans_of(used_postgres, statement, tuple(arguments))
+    assert_by_index(plans, set() if first else {"runs_pkey"})
+
+
+@pytest.mark.parametrize("size", [1, BATCH])
+async def test_k1_inputs_with_all_that_they_may_write_find_their_rows_by_index(used_postgres: str, size: int) -> None:
+    """K1: events, a snapshot, an observation, a command id, a timer set anew, and an input taken out of the inbox."""
+    changes = inputs(size)
+    for run, _ in changes.updates[RUNS]:
+        timer = Work(run.id, "timer/k", 1, "Order", kind="timer", name="Order:Remind", token=1)
+        changes.updates.setdefault(WORK, []).append((timer, replace(timer, token=2, payload=b"new")))
+        changes.inserts.setdefault(SNAPSHOTS, []).append(Snapshot(run.id, 1, b"{}"))
+        changes.inserts.setdefault(OBSERVATIONS, []).append(Observation(run.id, 1, "Order", "Create"))
+        changes.inserts.setdefault(INPUTS, []).append(Input(run.id, "command:1", run.id))
+        changes.deletes.setdefault(EVENTS_TABLE, []).append(Event(f"{run.id}-e", "input", run.id))
+        changes.deletes.setdefault(INPUTS, []).append(Input(run.id, "command:0", run.id))
+        changes.deletes.setdefault(WAITS, []).append(Wait(run.id, 1, "paid"))
+    assert deletes_fit(changes)
+    statement, arguments = guarded_flush(changes)
+    plans = await plans_of(used_postgres, statement, tuple(arguments))
+    assert_by_index(plans, {"runs_pkey", "work_pkey", "events_pkey", "inputs_pkey", "waits_pkey"})
+
+
+def inputs(count: int, *, events: int = 1, first: bool = False) -> Changes:
+    """What an input of each of `count` instances writes."""
+    changes = Changes(False)
+    for number in range(FIRST_OPEN, FIRST_OPEN + count):
+        run = Run(run_id(number), "Order", "decider", key=f"k{number}", status="running", version=5)
+        moved = replace(run, version=6, token=1, base=events)
+        if first:
+            changes.inserts.setdefault(RUNS, []).append(moved)
+        else:
+            changes.updates.setdefault(RUNS, []).append((run, moved))
+        facts = [Fact(run.id, sequence, "Order", "k", "Created") for sequence in range(1, events + 1)]
+        changes.inserts.setdefault(STREAM, []).extend(facts)
     return changes
 
 

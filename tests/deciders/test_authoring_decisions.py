@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, FrozenInstanceError
+from dataclasses import FrozenInstanceError, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -83,7 +83,7 @@ def test_a_span_that_is_none_is_refused(after: Any) -> None:
         hf.Decision.event(Happened()).with_timer_after(after, Happened())
 
 
-@pytest.mark.parametrize("at", [datetime(2031, 1, 1), 5, None])  # noqa: DTZ001
+@pytest.mark.parametrize("at", [datetime(2031, 1, 1), 5, None])
 def test_an_instant_without_a_time_zone_is_refused(at: Any) -> None:
     with pytest.raises(hf.UsageError, match="with_timer_at was given"):
         hf.Decision.event(Happened()).with_timer_at(at, Happened())

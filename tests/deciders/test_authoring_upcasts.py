@@ -9,6 +9,7 @@ import textwrap
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Never
 from uuid import UUID
 
@@ -184,15 +185,6 @@ def test_what_evolve_raises_comes_with_the_event_that_it_was_given() -> None:
     assert "event Added of order '17', sequence 3" in caught.value.__notes__[0]
 
 
-class Awkward(msgspec.Struct):
-    """Comes back as something else: what is written as a number is read as a text."""
-
-    n: int
-
-    def __post_init__(self) -> None:
-        self.n = abs(self.n)
-
-
 def test_i14_a_decision_is_folded_from_what_will_be_read_again() -> None:
     """I14: the caller's own objects are never part of a state, so live and replay agree."""
     given = Added(4)
@@ -324,12 +316,10 @@ def digest_of(tmp_path: Path, hash_seed: str = "1", **parts: str) -> str:
 def in_process_digest(**parts: str) -> str:
     source = textwrap.dedent(PROGRAM).format(**{**BLANK, **parts}).replace("print(", "answer = (")
     source = source.replace('name="counter"', 'name="counter", registry=hf.Registry()')
-    space: dict[str, Any] = {"__name__": "counter_program"}
-    module = type(sys)("counter_program")
-    module.__dict__.update(space)
+    module = ModuleType("counter_program")
     sys.modules["counter_program"] = module
     try:
-        exec(compile(source, "counter_program.py", "exec"), module.__dict__)
+        exec(compile(source, "counter_program.py", "exec"), module.__dict__)  # noqa: S102 - the program above
         return str(module.__dict__["answer"])
     finally:
         del sys.modules["counter_program"]

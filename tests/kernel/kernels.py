@@ -13,8 +13,10 @@ from holdfast.core.operations import CompleteWork, Handed, Offer, Operation, Sta
 from holdfast.core.rows import Definition, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.core.view import View
+from holdfast.models.decider_code import DeciderCode
 from holdfast.models.decisions import decisions
 from holdfast.store.contract import ClaimRequest, Store
+from tests.kernel.tally import TALLY, Tally
 from tests.support.stores import Site, VirtualClock
 
 JOB = "job"
@@ -49,6 +51,9 @@ class Workflows:
 
     def can_run(self, work: Work) -> bool:
         return True
+
+    def decider(self, workflow: str) -> DeciderCode | None:
+        return Tally() if workflow == TALLY else None
 
 
 def make_coordinator(

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
 from holdfast.core.dag_document import stored_nodes
+from holdfast.core.decider_operations import DrainInbox, Executed, ForgetSnapshot, RefuseInput
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.every_operation import AnyOperation
 from holdfast.core.function_operations import (
@@ -36,6 +37,7 @@ from holdfast.core.operations import (
     CancelRun,
     Changed,
     ClaimWork,
+    CompleteWork,
     DiscardDead,
     FailWork,
     ForkRun,
@@ -60,6 +62,7 @@ from holdfast.core.operations import (
 )
 from holdfast.store.contract import Store
 from tests.kernel.kernels import GRAPHS, complete, opened_kernel, start
+from tests.kernel.tally import INSTANCE, enqueue, execute
 from tests.support.stores import Site, empty, every_row
 
 AT: dict[str, Any] = {"run": "r", "node": "only", "attempt": 1, "token": 1}
@@ -74,6 +77,17 @@ WAIT = OpenWait(address="#1", name="wait", digest="d", events=("go",))
 WAITING = [FUNCTION, TakeTurn(**AT_TURN, known=0, opens=(WAIT,), park=True)]
 
 STORED = stored_event_id("r", "e")
+AT_INBOX: dict[str, Any] = AT | {"run": INSTANCE, "node": "inbox"}
+AT_EFFECT: dict[str, Any] = AT | {"run": INSTANCE, "node": "effect/1.0"}
+AT_TIMER: dict[str, Any] = AT | {"run": INSTANCE, "node": "timer/k"}
+IN_INBOX = [enqueue("s1"), enqueue("s2"), ClaimWork(**AT_INBOX, worker="w")]
+# Without a command id, a second submission is another input: only the coordinator, who lost an answer, repeats one.
+ONLY_REPEATED_BY_THE_COORDINATOR: dict[str, tuple[Sequence[Operation], Operation]] = {
+    "execute": ([execute("s1")], execute("s2", effects=1)),
+    "execute, the first input of an instance": ([], execute("s1", timers={"k": 5_000_000})),
+    "execute, observed": ([], execute("s1", "c", observe="payload", effects=1)),  # a duplicate would be observed as one
+}
+
 DEAD_EVENT = [FUNCTION, SendEvent(run="r", event="e", name="go", on_target_end="dead"), CancelRun(run="r", force=True)]
 
 CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
@@ -161,6 +175,25 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
         RedeliverEvent(event=STORED, name="go", run="r"),
     ),
     "drop an event": (DEAD_EVENT, DropEvent(event=STORED)),
+    "execute, under a command id": ([execute("s1")], execute("s2", "c", effects=2, timers={"k": 5_000_000})),
+    "execute, the first input": ([], execute("s1", "c", effects=1)),
+    "enqueue": ([], enqueue("s1")),
+    "enqueue, under a command id": ([enqueue("s1"), enqueue("s2")], enqueue("s3", "c")),
+    "drain the inbox": (IN_INBOX, DrainInbox(**AT_INBOX)),
+    "drain a part of the inbox": ([*IN_INBOX, enqueue("s3")], DrainInbox(**AT_INBOX, limit=1)),
+    "refuse an input": (
+        [enqueue("s1", raises=True), ClaimWork(**AT_INBOX, worker="w")],
+        RefuseInput(**AT_INBOX, event=f"{INSTANCE}:input:s1", reason="it was told to"),
+    ),
+    "forget a snapshot": ([execute("s1", events=5)], ForgetSnapshot(run=INSTANCE)),
+    "settle an effect": (
+        [execute("s1", effects=2), ClaimWork(**AT_EFFECT, worker="w")],
+        CompleteWork(**AT_EFFECT, result=b'{"effects": 1}'),
+    ),
+    "fire a timer that sets itself again": (
+        [execute("s1", timers={"k": 0}), ClaimWork(**AT_TIMER, worker="w")],
+        CompleteWork(**AT_TIMER, result=b'{"timers": {"k": 5000000}}'),
+    ),
     "discard": (DEAD, DiscardDead(run="r", node="only")),
     "hold": ([], SetHold(scope="queue", name="q")),
     "release a hold": ([SetHold(scope="queue", name="q")], SetHold(scope="queue", name="q", on=False)),
@@ -176,6 +209,8 @@ def _agrees(operation: Operation, first: Any, second: Any) -> bool:
     """The second answer tells the caller that what it asked for is so."""
     if isinstance(operation, ClaimWork):
         return True  # it only ever comes from a trace, and nobody reads the answer
+    if isinstance(operation, CompleteWork) and operation.node == "timer/k":
+        return bool(second.verdict in ("repeated", "stale"))  # its row was set anew: the worker drops either answer
     match first, second:
         case Started(), Started():
             return bool(first.run == second.run)
@@ -189,6 +224,10 @@ def _agrees(operation: Operation, first: Any, second: Any) -> bool:
             return bool(first == second)
         case Changed(), Changed():
             return bool(first.status == second.status)
+        case Executed(), Executed():
+            return bool(first.run_status == second.run_status and first.sequence == second.sequence)
+        case Executed(), Settled():  # an inbox that was drained before
+            return second.verdict in ("repeated", "stale")
         case _:
             return False
 
@@ -227,7 +266,7 @@ async def test_k8_an_answer_that_was_lost_after_the_commit_is_found_out_by_askin
     """The connection breaks right after the commit: the caller gets an answer, and the rows are there once."""
     monkeypatch.setattr("holdfast.coordinator.RECONNECT_SECONDS", (0.0,))
     async with opened_kernel(site) as (coordinator, store):
-        for case, (before, operation) in CASES.items():
+        for case, (before, operation) in (CASES | ONLY_REPEATED_BY_THE_COORDINATOR).items():
             answer_to_expect, expected = await _undisturbed(case)
             await _say(coordinator, before)
             lost: list[str] = []
@@ -253,7 +292,7 @@ async def _say(coordinator: Coordinator, operations: Sequence[Operation]) -> Non
 
 async def _undisturbed(case: str) -> tuple[Any, dict[str, list[Any]]]:
     """The answer and the rows when the operation is submitted once and nothing goes wrong."""
-    before, operation = CASES[case]
+    before, operation = (CASES | ONLY_REPEATED_BY_THE_COORDINATOR)[case]
     async with opened_kernel(Site("memory")) as (coordinator, store):
         await _say(coordinator, before)
         return await coordinator.submit(operation), await every_row(store)

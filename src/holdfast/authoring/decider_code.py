@@ -108,29 +108,17 @@ class BoundDecider:
                 return self._events.read_quickly(fact.type, fact.data, self._codecs, fact.codec)
             except Exception:  # noqa: S110 - read again below, where the message is made
                 pass
-        where = _place(fact)
-        try:
-            if fact.version == upcasters.current(fact.type):
-                return self._events.read(fact.data, self._codecs, fact.codec, where)
-            return self._upcast(fact, where)
-        except PayloadRefused as error:
-            hint = error.hint
-            if "annotation changed" in hint:
-                hint = (
-                    f"give what is missing a default, or add @hf.upcast({self.definition.cls.__qualname__}, "
-                    f"{fact.type!r}, from_version={fact.version})"
-                )
-            raise PayloadRefused(error.message, hint=hint) from error
-
-    def _upcast(self, fact: Fact, where: str) -> Any:
+        where, decider = _place(fact), self.definition.cls.__qualname__
+        if fact.version == upcasters.current(fact.type):
+            step = f"@hf.upcast({decider}, {fact.type!r}, from_version={fact.version})"
+            hint = f"give what is missing a default, or add {step}"
+            return self._events.read(fact.data, self._codecs, fact.codec, where, hint)
         plain = self._codecs.decode(fact.data, UNTYPED, where=where, codec=fact.codec)
         if type(plain) is not dict:
             raise PayloadRefused(f"{where} is no object", hint="the row was changed by hand: restore it")
-        decider = self.definition.cls.__qualname__
-        plain = self.definition.upcasters.upcast(fact.type, fact.version, plain, decider=decider, where=where)
-        # Written and read once more, so that an upcast event goes through the same strict door as any other.
-        data = self._codecs.encode(plain, where=where, limit=self._limit)
-        return self._events.read(data.data, self._codecs, data.codec, where)
+        plain = upcasters.upcast(fact.type, fact.version, plain, decider=decider, where=where)
+        hint = f"repair the upcasts of {fact.type}: what they give is no event as the code has it now"
+        return self._events.from_plain(plain, where, hint)
 
     def recorded(self, fact: Fact) -> Recorded[Any]:
         """A stored event as readers get it."""

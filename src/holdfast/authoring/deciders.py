@@ -207,10 +207,6 @@ class DeciderDefinition:
         return is_immutable(self.types.state)
 
     @property
-    def has_own_view(self) -> bool:
-        return self.cls.view is not Decider.view
-
-    @property
     def code(self) -> str:
         """The digest of what folds a state (I38)."""
         if self._code[0] != self.upcasters.generation:

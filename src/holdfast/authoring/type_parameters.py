@@ -56,10 +56,10 @@ def type_variables_in(arguments: tuple[object, ...]) -> bool:
 def names_around(cls: type) -> tuple[dict[str, Any], dict[str, Any]]:
     """The names that a text in the bases of `cls` may use: of its module, and of the function that defines it.
 
-    To be called while the class is being created.
+    To be called while the class is being created. Those of the module are alive: more may come.
     """
     module = sys.modules.get(cls.__module__)
-    own_globals = dict(vars(module)) if module is not None else {}
+    own_globals = vars(module) if module is not None else {}
     if "<locals>" not in cls.__qualname__:
         return own_globals, {}
     frame = sys._getframe(1)

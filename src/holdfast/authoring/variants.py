@@ -127,10 +127,15 @@ class Variants:
         """A value that was just written, as its readers will see it."""
         return codecs.read(data, self._shape(variant), self._where(variant.name))
 
-    def read(self, data: bytes, codecs: Codecs, codec: str, where: str | None = None) -> Any:
-        """A stored value; PayloadRefused names `where` and what is missing or unknown (I37)."""
+    def read(self, data: bytes, codecs: Codecs, codec: str, where: str | None = None, hint: str | None = None) -> Any:
+        """A stored value; PayloadRefused names `where` and what is missing or unknown (I37). `hint` is for fields."""
         name = self.tag(data, codecs, codec, where)
-        return codecs.read(data, self._shape(self.by_name[name]), where or self._where(name), codec)
+        try:
+            return codecs.read(data, self._shape(self.by_name[name]), where or self._where(name), codec)
+        except PayloadRefused as error:
+            if hint is None:
+                raise
+            raise PayloadRefused(error.message, hint=hint) from error
 
     def read_quickly(self, name: str, data: bytes, codecs: Codecs, codec: str) -> Any:
         """`read` for folding long streams, without telling where: anything may come out of it."""
@@ -148,16 +153,22 @@ class Variants:
             raise
         except Exception as trouble:
             raise PayloadRefused(
-                f"{who} does not say which {self.role} it is: {' '.join(str(trouble).split())[:300]}",
+                f"{who} does not say which {self.role} it is: {_text(trouble)}",
                 hint=f'it has to be an object with "{TAG_FIELD}", one of {self.names}',
             ) from trouble
         if name not in self.by_name:
-            raise PayloadRefused(
-                f"{who} has the {TAG_FIELD} {name!r:.80}, which is no {self.role} of {self.decider} "
-                f"(known: {self.names})",
-                hint=f"bring the class {name!r:.80} back, or {self._instead(name)}",
-            )
+            raise self._unknown(name, who)
         return name
+
+    def from_plain(self, plain: dict[str, Any], where: str, hint: str) -> Any:
+        """A value whose stored form was changed after it was read; PayloadRefused as for `read`."""
+        name = plain[TAG_FIELD]
+        if name not in self.by_name:
+            raise self._unknown(name, where)
+        try:
+            return self.by_name[name].from_plain(plain)
+        except Exception as trouble:
+            raise PayloadRefused(f"{where} does not decode to {name}: {_text(trouble)}", hint=hint) from trouble
 
     def from_mapping(self, given: object) -> Any:
         """The value that an untyped caller describes: a mapping with "type" and the fields; UsageError otherwise."""
@@ -181,8 +192,7 @@ class Variants:
             return variant.from_plain(dict(given))
         except Exception as trouble:
             raise PayloadRefused(
-                f"{self._where(variant.name)} cannot be made of {dict(given)!r:.200}: "
-                f"{' '.join(str(trouble).split())[:300]}",
+                f"{self._where(variant.name)} cannot be made of {dict(given)!r:.200}: {_text(trouble)}",
                 hint=f"give the fields of {variant.kind.__name__} as JSON has them",
             ) from trouble
 
@@ -195,10 +205,19 @@ class Variants:
     def _where(self, name: str) -> str:
         return f"{self.role} {name} of {self.decider}"
 
-    def _instead(self, name: str) -> str:
+    def _unknown(self, name: str, who: str) -> PayloadRefused:
         if self.role == "event":
-            return f'turn it into one that exists with @hf.upcast({self.decider}, "{name:.80}", from_version=…)'
-        return f"run code that has it until none is left; {known_names(name, self.by_name)}"
+            instead = f'turn it into one that exists with @hf.upcast({self.decider}, "{name:.80}", from_version=…)'
+        else:
+            instead = f"run code that has it until none is left; {known_names(name, self.by_name)}"
+        return PayloadRefused(
+            f"{who} has the {TAG_FIELD} {name!r:.80}, which is no {self.role} of {self.decider} (known: {self.names})",
+            hint=f"bring the class {name!r:.80} back, or {instead}",
+        )
+
+
+def _text(trouble: Exception) -> str:
+    return " ".join(str(trouble).split())[:300]
 
 
 def _variant(member: object, where: str) -> Variant:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.core import decider_operations as deciders
 from holdfast.core import function_operations as functions
 from holdfast.core import operations as kernel
+from holdfast.core import projection_operations as projections
 
 AnyOperation = (
     kernel.StartRun
@@ -39,6 +40,10 @@ AnyOperation = (
     | deciders.DrainInbox
     | deciders.RefuseInput
     | deciders.ForgetSnapshot
+    | projections.AdvanceProjection
+    | projections.FailProjection
+    | projections.RebuildProjection
+    | projections.SkipEvent
 )
 
 AnyResult = kernel.Started | kernel.Settled | kernel.Changed | functions.Stepped | functions.Sent | deciders.Executed

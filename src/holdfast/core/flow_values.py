@@ -100,7 +100,9 @@ def encode_value(value: object, known: KnownTypes, owner: str = "a variable of a
     except RecursionError:
         raise PayloadRefused(f"{owner} is nested too deeply", hint="flatten the value") from None
     except (UnicodeEncodeError, ValueError, OverflowError) as trouble:
-        raise PayloadRefused(f"{owner} can't be written: {trouble}", hint="decode texts with errors='replace'") from None
+        raise PayloadRefused(
+            f"{owner} can't be written: {trouble}", hint="decode texts with errors='replace'"
+        ) from None
 
 
 def decode_value(data: bytes, known: KnownTypes) -> Any:

@@ -40,8 +40,8 @@ GAVE_UP = frozenset({FAILED, TIMED_OUT, DEAD})
 NODE, JOB, CALL = "node", "job", "call"
 # Of a decider's instance: a side effect, an input that is due later, inputs that wait to be applied. And a projection.
 EFFECT, TIMER, INBOX, PROJECTION = "effect", "timer", "inbox", "projection"
-# A timer and an inbox are one row each for as long as the instance lives: they are set anew in place.
-SET_IN_PLACE = frozenset({TIMER, INBOX})
+# A timer and an inbox are one row each for as long as the instance lives, a projection is one: set anew in place.
+SET_IN_PLACE = frozenset({TIMER, INBOX, PROJECTION})
 # What an instance's last decision asked for still happens after its end (I34).
 SETTLES_AFTER_END = frozenset({EFFECT, TIMER, INBOX})
 ACTION_ENOUGH = frozenset({JOB, CALL})

@@ -25,6 +25,7 @@ from holdfast.core.rows import (
     EFFECT,
     LEASED,
     OBSERVATIONS,
+    PAUSED,
     READY,
     RUNS,
     SNAPSHOTS,
@@ -95,7 +96,7 @@ class DeciderMachine:
             now_folded = _snapshot(view, run, now_folded, code)
         self.folding.note(run, last, now_folded)
         if code.is_terminal(decided.state):  # I34: asked of the state after the new events
-            end_run(view, run, COMPLETED)
+            _end(view, run)
         else:
             view.put(RUNS, run)
         return APPLIED
@@ -275,6 +276,14 @@ def code_of(definitions: Definitions, workflow: str) -> DeciderCode:
             hint="import the module that defines it; whoever executes an input needs the decider's code",
         )
     return code
+
+
+def _end(view: View, run: Run) -> None:
+    """The instance has ended. If it was paused, nobody can resume it now: what it asked for is let go."""
+    ended = end_run(view, run, COMPLETED)
+    for work in view.find(OpenWork(run.id)) if run.status == PAUSED else ():
+        if work.status == READY:
+            view.put(WORK, replace(work, gate=gate_for(ended, work.due, view.now)))
 
 
 def _known(view: View, run: Run) -> Run:

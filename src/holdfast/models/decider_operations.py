@@ -88,8 +88,10 @@ class DeciderOperations:
         code = code_of(self.definitions, op.workflow)
         run = _instance(view, op, code)
         identity = f"{run.id}:input:{op.id}"
-        if view.may_repeat and (view.get(EVENTS, (identity,)) or view.find(FactsCausedBy(run.id, identity))):
+        if view.probe(EVENTS, (identity,)) is not None:
             return _told(run, QUEUED)  # K8
+        if view.may_repeat and view.find(FactsCausedBy(run.id, identity)):
+            return _told(run, QUEUED)  # K8: and a worker has applied it meanwhile
         if not _note_command(view, run, op.command, op.data, code):
             return _told(run, DUPLICATE)
         at = max(view.now, run.due + 1)  # of one instance no two are queued at the same time, so the order is total
@@ -101,7 +103,7 @@ class DeciderOperations:
         return _told(run, QUEUED)
 
     def drain(self, view: View, op: DrainInbox) -> Executed | Settled:
-        held = self.lifecycle.lease_of_turn(view, op)
+        held = self.lifecycle.lease_of_inbox(view, op)
         if isinstance(held, Settled):
             return held
         run, inbox = held
@@ -119,7 +121,7 @@ class DeciderOperations:
 
     def refuse(self, view: View, op: RefuseInput) -> Settled:
         """I16: an input that cannot be decided is a dead letter, with the reason; those behind it go on."""
-        held = self.lifecycle.lease_of_turn(view, op)
+        held = self.lifecycle.lease_of_inbox(view, op)
         if isinstance(held, Settled):
             return held
         run, inbox = held
@@ -133,7 +135,7 @@ class DeciderOperations:
     def forget_snapshot(self, view: View, op: ForgetSnapshot) -> Changed:
         run, snapshot = view.run(op.run), view.get(SNAPSHOTS, (op.run,))
         if run is None or snapshot is None:
-            return Changed(changed=False)
+            return Changed(changed=False, status="" if run is None else run.status)
         view.delete(SNAPSHOTS, snapshot)
         return Changed(changed=True, status=run.status)
 

@@ -14,6 +14,7 @@ from holdfast.models.function_operations import FunctionOperations
 from holdfast.models.lifecycle import Lifecycle
 from holdfast.models.machine import Machine
 from holdfast.models.operators import Operators
+from holdfast.models.projection import PROJECTION_MODEL, ProjectionMachine, ProjectionOperations
 
 
 def decisions(
@@ -22,12 +23,18 @@ def decisions(
     """Every operation with its decision, given the graphs that this process knows."""
     dag, decider = DagMachine(), DeciderMachine(folding or Folding())
     decider.observe = observe_inputs
-    machines: dict[str, Machine] = {"dag": dag, "function": FunctionMachine(), DECIDER: decider}
+    machines: dict[str, Machine] = {
+        "dag": dag,
+        "function": FunctionMachine(),
+        DECIDER: decider,
+        PROJECTION_MODEL: ProjectionMachine(),
+    }
     lifecycle = Lifecycle(machines, definitions)
     return {
         **lifecycle.decisions(),
         **FunctionOperations(lifecycle).decisions(),
         **DeciderOperations(decider, lifecycle, definitions).decisions(),
+        **ProjectionOperations(lifecycle).decisions(),
         **EventOperations().decisions(),
         **Operators(machines, definitions).decisions(),
         **DagOperations(dag, definitions).decisions(),

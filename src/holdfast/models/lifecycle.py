@@ -356,6 +356,9 @@ class Lifecycle:
             return Settled(verdict=REPEATED, run_status=run.status)
         return Settled(verdict=STALE, run_status=run.status)
 
+    def lease_of_inbox(self, view: View, op: WorkOperation) -> tuple[Run, Work] | Settled:
+        return self._lease(view, op, READY, COMPLETED)
+
     def lease_of_turn(self, view: View, op: WorkOperation) -> tuple[Run, Work] | Settled:
         return self._lease(view, op, BLOCKED, READY)
 

@@ -140,6 +140,15 @@ class Transition(NamedTuple):
     total: int
 
 
+class OpenWorkType(NamedTuple):
+    """A kind and name of open work of a workflow: how much of it there is, and a run that has some."""
+
+    kind: str
+    name: str
+    total: int
+    run: str
+
+
 class StreamLag(NamedTuple):
     """How many events come after a position, and when the first of them was written."""
 
@@ -278,6 +287,9 @@ class Store(Protocol):
 
     async def transitions(self, workflow: str) -> list[Transition]:
         """What observed inputs did to the instances of a workflow, for every input that was applied."""
+
+    async def open_work_types(self, workflow: str) -> list[OpenWorkType]:
+        """Every kind and name of work of a workflow that is blocked, ready or leased."""
 
     async def workers(self) -> list[WorkerRow]: ...
 

@@ -54,6 +54,7 @@ from holdfast.store.contract import (
     Finding,
     FindRuns,
     Need,
+    OpenWorkType,
     QueueDepth,
     Seen,
     StoreStats,
@@ -316,6 +317,14 @@ class MemoryStore:
         return transitions_of(row for row in self.tables[OBSERVATIONS].values() if row.workflow == workflow)
 
     # -- work
+
+    async def open_work_types(self, workflow: str) -> list[OpenWorkType]:
+        found: dict[tuple[str, str], tuple[int, str]] = {}
+        for work in self.tables[WORK].values():
+            if work.workflow == workflow and work.status in OPEN_WORK:
+                total, run = found.get((work.kind, work.name), (0, work.run))
+                found[work.kind, work.name] = (total + 1, min(run, work.run))
+        return [OpenWorkType(*kind, *found[kind]) for kind in sorted(found)]
 
     def join(self, connection: Any) -> Transaction:
         raise UsageError(

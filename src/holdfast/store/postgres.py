@@ -32,6 +32,7 @@ from holdfast.store.contract import (
     Conflict,
     Finding,
     FindRuns,
+    OpenWorkType,
     QueueDepth,
     Seen,
     StoreStats,
@@ -238,6 +239,9 @@ class PostgresStore:
         return [Transition(*row) for row in await self._statement("fetch", "transitions", workflow)]
 
     # -- work
+
+    async def open_work_types(self, workflow: str) -> list[OpenWorkType]:
+        return [OpenWorkType(*row) for row in await self._statement("fetch", "open_work_types", workflow)]
 
     async def claim(self, request: ClaimRequest) -> list[Handed]:
         if failpoints.armed:

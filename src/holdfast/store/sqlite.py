@@ -35,6 +35,7 @@ from holdfast.store.contract import (
     Conflict,
     Finding,
     FindRuns,
+    OpenWorkType,
     QueueDepth,
     Seen,
     StoreStats,
@@ -340,6 +341,9 @@ class SqliteStore:
         return [Transition(*row) for row in await self._ask("transitions", workflow)]
 
     # -- work
+
+    async def open_work_types(self, workflow: str) -> list[OpenWorkType]:
+        return [OpenWorkType(*row) for row in await self._ask("open_work_types", workflow)]
 
     def join(self, connection: Any) -> Transaction:
         raise UsageError(

@@ -17,6 +17,7 @@ from holdfast.core.codec_faithful import difference
 from holdfast.core.errors import DecideFailed, UsageError
 from holdfast.core.rows import Fact
 from holdfast.models.decider_code import Decided
+from holdfast.models.folding import own
 
 __all__ = ["Given", "given"]
 
@@ -89,7 +90,7 @@ class Given(Generic[S, I, E, F]):
         if self._code.is_terminal(self._state):
             self._decided = Decided(events=(), state=self._state)
             return
-        decided = self._code.decide(self._now, self._state, routed.data, routed.codec)
+        decided = self._code.decide(self._now, own(self._state, self._code), routed.data, routed.codec)
         self._decided, self._state = decided, decided.state
         self._sequence += len(decided.events)
 

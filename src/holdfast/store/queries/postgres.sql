@@ -453,6 +453,11 @@ ORDER BY t.type, t.version
 SELECT before, type, after, count(*) FROM observations WHERE workflow = $1 AND outcome = 'applied'
 GROUP BY before, type, after ORDER BY before NULLS FIRST, type, after NULLS FIRST
 
+-- name: open_work_types
+-- for `check` only: it goes through all work
+SELECT kind, name, count(*), min(run) FROM work WHERE workflow = $1 AND status IN ('blocked', 'ready', 'leased')
+GROUP BY kind, name ORDER BY kind, name
+
 -- name: count_runs
 SELECT status, count(*) FROM runs GROUP BY status
 -- name: count_work

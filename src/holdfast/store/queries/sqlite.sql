@@ -241,6 +241,11 @@ ORDER BY t.type, t.version
 SELECT before, type, after, count(*) FROM observations WHERE workflow = ? AND outcome = 'applied'
 GROUP BY before, type, after ORDER BY before, type, after
 
+-- name: open_work_types
+-- for `check` only: it goes through all work
+SELECT kind, name, count(*), min(run) FROM work WHERE workflow = ? AND status IN ('blocked', 'ready', 'leased')
+GROUP BY kind, name ORDER BY kind, name
+
 -- name: count_runs
 SELECT status, count(*) FROM runs GROUP BY status
 -- name: count_work
