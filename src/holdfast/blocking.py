@@ -17,6 +17,7 @@ from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.deciders import Decider
 from holdfast.authoring.events import Event
+from holdfast.authoring.projections import Projection
 from holdfast.authoring.recorded import Recorded
 from holdfast.authoring.state_machine import StateMachine
 from holdfast.checking import Checked
@@ -33,6 +34,7 @@ from holdfast.explain import Explanation
 from holdfast.handle import Handle, HistoryEntry, NodeState, StepExecution
 from holdfast.listing import Runs
 from holdfast.operating import EngineStats
+from holdfast.projecting import ProjectionInfo
 from holdfast.runtime.loop_thread import LoopThread
 from holdfast.runtime.worker import Worker
 from holdfast.start_options import Identified, StartOptions
@@ -289,6 +291,38 @@ class BlockingEngine:
     def delete_snapshot(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> bool:
         """Forget the stored state of an instance; it is folded anew when it is needed (I38). False if there is none."""
         return self._thread.run(self._engine.delete_snapshot(decider, workflow_id))
+
+    def projections(self) -> list[ProjectionInfo]:
+        """Every projection that this database or this process knows: position, lag, owner, and what is wrong."""
+        return self._thread.run(self._engine.projections())
+
+    def rebuild_projection(self, projection: Projection[Any] | str, /, *, by: str = "an operator") -> None:
+        """Empty the projection's tables with its reset hook and begin with the first event, in one transaction.
+
+        Whoever owns it now is refused from that moment on. Without a reset hook only the position goes back, which
+        suits handlers that do not mind an event for the second time.
+        """
+        self._thread.run(self._engine.rebuild_projection(projection, by=by))
+
+    def pause_projection(
+        self, projection: Projection[Any] | str, /, *, reason: str = "", by: str = "an operator"
+    ) -> bool:
+        """Give it no more events until it is resumed. False if it is paused already, or does not run."""
+        return self._thread.run(self._engine.pause_projection(projection, reason=reason, by=by))
+
+    def resume_projection(self, projection: Projection[Any] | str, /, *, by: str = "an operator") -> bool:
+        """Let a paused one go on where it stands. False if it is not paused."""
+        return self._thread.run(self._engine.resume_projection(projection, by=by))
+
+    def retry_projection(self, projection: Projection[Any] | str, /, *, by: str = "an operator") -> bool:
+        """Try the event again at which it stopped. False if it has not stopped."""
+        return self._thread.run(self._engine.retry_projection(projection, by=by))
+
+    def skip_projection_event(
+        self, projection: Projection[Any] | str, /, *, position: int | None = None, by: str = "an operator"
+    ) -> int:
+        """Pass over the one event at which it stopped: its position. `position` guards against skipping another."""
+        return self._thread.run(self._engine.skip_projection_event(projection, position=position, by=by))
 
     def fork(
         self, run: str | Identified, *, from_node: str, key: str | None = None, by: str = "an operator"

@@ -33,12 +33,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
+from holdfast.batches import Commit, Decided, Spent, Submitted
 from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
 from holdfast.core.function_operations import TURN, SendEvent, TakeTurn
 from holdfast.core.operations import Handed, Operation
 from holdfast.core.queries import Attempts, WaitersOf, WaitsOf
-from holdfast.core.rows import GATE_OPEN, INPUTS, READY, RUNS, WORK, Run
+from holdfast.core.rows import INPUTS, RUNS, WORK, Run
 from holdfast.core.seams import Clock
 from holdfast.core.view import Changes, NotLoaded, Query, RowCache, View
 from holdfast.store.contract import Busy, Conflict, Need, Store, Transaction
@@ -56,76 +57,6 @@ UNDER_WAY_LIMIT = 2  # batches that are flushed at the same time, where the stor
 CROWD = 32  # operations that wait from which on they are worth two commits
 ASIDE_LIMIT = 3  # connections that may wait for runs which someone slow has locked; the store has six
 RECONNECT_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
-
-
-class Spent:
-    """Where a batch's time went, in seconds: locks and reads, decisions, writes and commit."""
-
-    __slots__ = ("decide", "load", "write")
-
-    def __init__(self, load: float = 0.0, decide: float = 0.0, write: float = 0.0) -> None:
-        self.load = load
-        self.decide = decide
-        self.write = write
-
-
-class Commit:
-    """What a committed batch did, for those who listen: hints to wake others, counters, the trace."""
-
-    __slots__ = ("changes", "locked", "now", "pairs", "spent")
-
-    def __init__(
-        self, now: int, changes: Changes, pairs: list[tuple[Operation, Any]], spent: Spent, locked: bool
-    ) -> None:
-        self.now = now
-        self.changes = changes
-        self.pairs = pairs
-        self.spent = spent
-        self.locked = locked
-
-    def ready_queues(self) -> set[str]:
-        return {row.queue for row in self.changes.rows(WORK) if row.status == READY and row.gate == GATE_OPEN}
-
-    def ended_runs(self) -> list[str]:
-        return [row.id for row in self.changes.rows(RUNS) if row.ended]
-
-
-class _Submitted:
-    """An operation with its caller's future and, once decided, its result."""
-
-    __slots__ = ("error", "future", "may_repeat", "number", "operation", "reaches_out", "result")
-
-    def __init__(self, operation: Operation, future: asyncio.Future[Any], number: int) -> None:
-        self.operation = operation
-        self.number = number  # the order of submission
-        self.future = future
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.may_repeat = False  # it may have been committed, and the answer lost
-        self.reaches_out = False  # it concerns runs that it does not name, such as those who wait for its run's end
-
-    def deliver(self) -> None:
-        if self.future.done():
-            return  # its caller was cancelled meanwhile; what was decided stands
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
-
-
-class _Decided:
-    """What came of deciding a batch on remembered rows: what to flush, and what has to take the locked path."""
-
-    __slots__ = ("changes", "fast", "seconds", "slow", "view")
-
-    def __init__(
-        self, fast: list[_Submitted], slow: list[_Submitted], view: View, changes: Changes, seconds: float
-    ) -> None:
-        self.fast = fast
-        self.slow = slow
-        self.view = view
-        self.changes = changes
-        self.seconds = seconds
 
 
 class Coordinator:
@@ -150,7 +81,7 @@ class Coordinator:
         self._clock = clock
         self._batch_limit = batch_limit
         self._timeout = store_timeout_seconds
-        self._queue: deque[_Submitted] = deque()
+        self._queue: deque[Submitted] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
@@ -170,7 +101,7 @@ class Coordinator:
             future.set_exception(EngineClosed("the engine is closed and takes no more operations"))
             return future
         self._submitted += 1
-        self._queue.append(_Submitted(operation, future, self._submitted))
+        self._queue.append(Submitted(operation, future, self._submitted))
         if self._runner is None or self._runner.done():
             self._runner = loop.create_task(self._drain(), name="holdfast-coordinator")
         return future
@@ -221,7 +152,7 @@ class Coordinator:
                 await failpoints.reach("batch.taken")
             await self._guarded(batch, self._take_turns(batch) if takes_turns else self._serve(batch))
 
-    async def _guarded(self, batch: list[_Submitted], served: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, batch: list[Submitted], served: Coroutine[Any, Any, None]) -> None:
         try:
             await served
         except asyncio.CancelledError:
@@ -231,12 +162,12 @@ class Coordinator:
             log.exception("a batch of %d operations failed", len(batch))
             self._fail(batch, error)
 
-    async def _serve(self, batch: list[_Submitted]) -> None:
+    async def _serve(self, batch: list[Submitted]) -> None:
         if self._aside:
             batch = self._behind_those_aside(batch)
         await self._apply(batch)
 
-    async def _take_turns(self, batch: list[_Submitted]) -> None:
+    async def _take_turns(self, batch: list[Submitted]) -> None:
         """Decide it at once and leave it to a task to flush it, unless it concerns what is under way; then after that.
 
         What has to take the locked path does so when nothing is under way any more.
@@ -267,18 +198,18 @@ class Coordinator:
         while self._under_way:
             await asyncio.wait(self._under_way)
 
-    async def _finish(self, decided: _Decided) -> None:
+    async def _finish(self, decided: Decided) -> None:
         """Flush what was decided; whatever that shows to be out of date takes the locked path."""
         slow = await self._apply_fast(decided.fast, decided)
         if slow:
             await self._apply_locked(sorted(slow, key=lambda item: item.number))
 
-    def _fail(self, batch: list[_Submitted], error: BaseException) -> None:
+    def _fail(self, batch: list[Submitted], error: BaseException) -> None:
         for item in batch:
             if not item.future.done():
                 item.future.set_exception(error)
 
-    async def _apply(self, batch: list[_Submitted]) -> None:
+    async def _apply(self, batch: list[Submitted]) -> None:
         """The fast path for what it can serve, then the locked path for the rest."""
         slow = batch
         if not any(item.operation.concerns_all for item in batch):
@@ -288,9 +219,9 @@ class Coordinator:
 
     # -- the fast path
 
-    async def _apply_fast(self, batch: list[_Submitted], decided: _Decided | None = None) -> list[_Submitted]:
+    async def _apply_fast(self, batch: list[Submitted], decided: Decided | None = None) -> list[Submitted]:
         """Decide on remembered rows, flush guarded. What is returned must take the locked path."""
-        slow: list[_Submitted] = []
+        slow: list[Submitted] = []
         pending = batch
         for _ in range(2):  # a second time for those that the guard did not miss
             if decided is None:
@@ -324,11 +255,11 @@ class Coordinator:
             pending = [item for item in fast if missed.isdisjoint(item.operation.runs)]
         return slow + pending
 
-    def _decide_fast(self, batch: list[_Submitted], already_slow: list[_Submitted]) -> _Decided:
+    def _decide_fast(self, batch: list[Submitted], already_slow: list[Submitted]) -> Decided:
         began = self._clock.monotonic()
         view = View(self.cache, now=self.store.now(), optimistic=True)
-        fast: list[_Submitted] = []
-        slow: list[_Submitted] = []
+        fast: list[Submitted] = []
+        slow: list[Submitted] = []
         waiting = {name for item in already_slow for name in item.operation.ordered_by}
         waiting.update(name for item in batch if item.operation.locked for name in item.operation.ordered_by)
         # What reaches out may concern any run, so all that was submitted later is decided later.
@@ -348,9 +279,9 @@ class Coordinator:
             else:
                 fast.append(item)
         changes = view.changes()
-        return _Decided(fast, slow, view, changes, self._clock.monotonic() - began)
+        return Decided(fast, slow, view, changes, self._clock.monotonic() - began)
 
-    def _decide(self, view: View, item: _Submitted) -> Sequence[Need]:
+    def _decide(self, view: View, item: Submitted) -> Sequence[Need]:
         """Decide one operation. What it needs but the View has not loaded, if anything."""
         mark = view.begin()
         operation = item.operation
@@ -380,7 +311,7 @@ class Coordinator:
 
     # -- the locked path
 
-    async def _apply_locked(self, batch: list[_Submitted], *, aside_already: bool = False) -> None:
+    async def _apply_locked(self, batch: list[Submitted], *, aside_already: bool = False) -> None:
         deadline = self._clock.monotonic() + self._timeout
         tries = 0
         aside: set[str] = set()  # runs that were found to be needed, and are locked the next time
@@ -433,15 +364,15 @@ class Coordinator:
                 return
             tries += 1
 
-    async def _apply_halves(self, batch: list[_Submitted], aside_already: bool) -> None:
+    async def _apply_halves(self, batch: list[Submitted], aside_already: bool) -> None:
         middle = len(batch) // 2
         await self._apply_locked(batch[:middle], aside_already=aside_already)
         rest = batch[middle:] if aside_already else self._behind_those_aside(batch[middle:])
         await self._apply_locked(rest, aside_already=aside_already)
 
-    def _set_aside(self, batch: list[_Submitted]) -> None:
+    def _set_aside(self, batch: list[Submitted]) -> None:
         """Somebody holds a run: each run goes on in a task of its own, so that one cannot hold up the rest."""
-        groups: dict[tuple[str, ...], list[_Submitted]] = {}
+        groups: dict[tuple[str, ...], list[Submitted]] = {}
         for item in batch:
             groups.setdefault(item.operation.runs, []).append(item)
         for group in groups.values():
@@ -457,7 +388,7 @@ class Coordinator:
         self._aside_tasks.discard(done)
         self._aside = {name: task for name, task in self._aside.items() if task is not done}
 
-    def _behind_those_aside(self, batch: list[_Submitted]) -> list[_Submitted]:
+    def _behind_those_aside(self, batch: list[Submitted]) -> list[Submitted]:
         """What may go on at once; the others follow the operations that were set aside before them."""
         held, free, names = [], [], set(self._aside)
         for item in batch:
@@ -469,7 +400,7 @@ class Coordinator:
         self._set_aside(held)
         return free
 
-    async def _apply_aside(self, group: list[_Submitted], before: set[asyncio.Task[None]]) -> None:
+    async def _apply_aside(self, group: list[Submitted], before: set[asyncio.Task[None]]) -> None:
         try:
             if before:
                 await asyncio.wait(before)
@@ -482,13 +413,13 @@ class Coordinator:
             self._fail(group, error)
 
     async def _locked_once(
-        self, batch: list[_Submitted], aside: set[str], spent: Spent
+        self, batch: list[Submitted], aside: set[str], spent: Spent
     ) -> tuple[View, Changes, set[str]]:
         async with self.store.transaction() as tx:
             return await self.decide_in(tx, batch, aside, spent)
 
     async def decide_in(
-        self, tx: Transaction, batch: list[_Submitted], aside: set[str], spent: Spent
+        self, tx: Transaction, batch: list[Submitted], aside: set[str], spent: Spent
     ) -> tuple[View, Changes, set[str]]:
         """Lock, load, decide and write inside a transaction that the caller commits.
 
@@ -557,7 +488,7 @@ class Coordinator:
 
         For transactional actions and for `tx=`: a private batch of one, with the run locked last.
         """
-        item = _Submitted(operation, asyncio.get_running_loop().create_future(), 0)
+        item = Submitted(operation, asyncio.get_running_loop().create_future(), 0)
         aside: set[str] = set()
         spent = Spent()
         started = self._clock.monotonic()
@@ -577,7 +508,7 @@ class Coordinator:
 
     # -- afterwards
 
-    def _commit(self, batch: list[_Submitted], view: View, changes: Changes, spent: Spent, *, locked: bool) -> None:
+    def _commit(self, batch: list[Submitted], view: View, changes: Changes, spent: Spent, *, locked: bool) -> None:
         self.cache.absorb(changes)
         for item in batch:
             item.deliver()
@@ -589,7 +520,7 @@ class Coordinator:
             except Exception:
                 log.exception("an observer of commits raised")
 
-    def _forget(self, batch: list[_Submitted]) -> None:
+    def _forget(self, batch: list[Submitted]) -> None:
         for item in batch:
             for run in item.operation.runs:
                 self.cache.drop(run)

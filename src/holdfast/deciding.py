@@ -305,6 +305,7 @@ async def enqueue_routed(
         input_type=routed.type,
         command=_command(command_id, routed),
         id=engine.system.ids.new(),
+        observe=engine.settings.observe_inputs,
     )
     queued: Executed = await engine.coordinator.submit(operation)
     return queued

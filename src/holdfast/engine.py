@@ -40,8 +40,9 @@ from holdfast.listing import Runs, page_of, question
 from holdfast.models.dag import definition_id
 from holdfast.models.decisions import decisions
 from holdfast.operating import Operating
+from holdfast.projecting import Projecting
 from holdfast.runtime import telemetry as t
-from holdfast.runtime.announcer import ENDED, Announcer
+from holdfast.runtime.announcer import ENDED, STREAM, Announcer
 from holdfast.runtime.announcer import WORK as WORK_CHANNEL
 from holdfast.runtime.codecs import open_codecs
 from holdfast.runtime.counting import Counting
@@ -74,7 +75,7 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 
-class Engine(Deciding, Operating):
+class Engine(Deciding, Projecting, Operating):
     """A door to one store.
 
     `async with Engine(url) as engine:` opens it (and migrates the schema), `engine.worker()` runs work in
@@ -166,7 +167,7 @@ class Engine(Deciding, Operating):
             coordinator.claim_observers.append(tracer.on_claim)
         await self.definitions.see_code(store)
         if store.shared and self.settings.notify:
-            self._announcer = Announcer(store)
+            self._announcer = Announcer(store, lambda: bool(self.definitions.projections()))
             coordinator.observers.append(self._announcer.on_commit)
             await store.listen(self._heard)
 
@@ -196,6 +197,8 @@ class Engine(Deciding, Operating):
                 worker.wake()
             elif channel == ENDED:
                 worker.look()
+            elif channel == STREAM:
+                worker.projections.look()
         if channel == ENDED and self._watch is not None:
             self._watch.hint()
 

@@ -12,7 +12,8 @@ from holdfast.authoring.context import current, is_running
 from holdfast.authoring.function_calls import running_function
 from holdfast.core.errors import UsageError
 from holdfast.core.queries import DueWork, Holds
-from holdfast.core.rows import LEASED, Hold, Work
+from holdfast.core.rows import LEASED, PROJECTION, Hold, Work
+from holdfast.projecting import behind
 
 if TYPE_CHECKING:
     from holdfast.coordinator import Commit
@@ -30,15 +31,17 @@ class Moving:
     ready: tuple[Work, ...] = ()
     unserved: tuple[Work, ...] = ()
     events: bool = False  # of an ended run, on their way to others
+    projections: tuple[str, ...] = ()  # names of those that have events before them
 
     @property
     def settled(self) -> bool:
-        return not (self.running or self.ready or self.events)
+        return not (self.running or self.ready or self.events or self.projections)
 
     def __str__(self) -> str:
         shown = [f"{work.name} of run {work.run} is running" for work in self.running[:3]]
         shown += [f"{work.name} of run {work.run} waits on queue {work.queue}" for work in self.ready[:3]]
         more = len(self.running) + len(self.ready) - len(shown)
+        shown += [f"projection {name} has events before it" for name in self.projections[:3]]
         return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
 
 
@@ -47,6 +50,7 @@ async def look(engine: Engine) -> Moving:
     store, workers = engine.store, engine.local_workers
     await store.promote(sorted({queue for worker in workers for queue in worker.queues}))
     due: list[Work] = await store.rows(DueWork(store.now(), LIMIT))
+    due = [work for work in due if work.kind != PROJECTION]  # leased for as long as somebody owns it
     ready = [work for work in due if work.status != LEASED]
     holds: list[Hold] = await store.rows(Holds()) if ready else []
     ready = [work for work in ready if not any(_holds(hold, work) for hold in holds)]
@@ -61,6 +65,7 @@ async def look(engine: Engine) -> Moving:
         ready=tuple(served),
         unserved=tuple(work for work in ready if work not in served),
         events=engine.stray_events is not None and engine.stray_events.busy,
+        projections=tuple(await behind(engine)),
     )
 
 

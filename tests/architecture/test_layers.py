@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "start_options",
     ),
     ("runtime", "authoring"),
-    ("coordinator",),
+    ("coordinator", "batches"),
     ("models", "store"),
     ("core",),
 )

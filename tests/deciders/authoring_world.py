@@ -1,4 +1,4 @@
-"""An order as a decider, for tests of what authors write. Its registry is its own."""
+"""Deciders for tests of what authors write: an order, a small one, and a way to make more. Registries are their own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import enum
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import assert_never
+from typing import Any, Never, assert_never
 
 import holdfast as hf
+from holdfast.core.rows import Fact
 
 REGISTRY = hf.Registry()
 
@@ -151,3 +152,101 @@ class Order(hf.Decider[OrderState, OrderInput, OrderEvent, OrderEffect], name="o
             ),
             terminals=("shipped", "cancelled"),
         )
+
+
+# --- a small one
+
+
+@dataclass(frozen=True)
+class Poke:
+    id: str
+    how: str = "well"
+
+
+@dataclass(frozen=True)
+class Poked:
+    value: float
+
+
+class Poking(hf.Decider[int, Poke, Poked, Never], registry=hf.Registry()):
+    def workflow_id(self, input: Poke) -> str:
+        return input.id
+
+    def initial(self) -> int:
+        return 0
+
+    def evolve(self, state: int, event: Poked) -> int:
+        return state + 1
+
+    def decide(self, now: datetime, state: int, input: Poke) -> hf.Decision[Poked, Never, Poke]:
+        if input.how == "raise":
+            raise ValueError("too hard")
+        if input.how == "empty":
+            return hf.Decision()
+        return hf.Decision.event(Poked(float("nan") if input.how == "nan" else 1))
+
+
+# --- any, made of types and methods
+
+
+@dataclass(frozen=True)
+class Add:
+    id: str
+    n: int = 1
+
+
+@dataclass(frozen=True)
+class Added:
+    n: int
+
+
+class Body:
+    """The methods that most classes here share."""
+
+    def workflow_id(self, input: Any) -> str:
+        return str(input.id)
+
+    def initial(self) -> Any:
+        return 0
+
+    def evolve(self, state: Any, event: Any) -> Any:
+        return state + getattr(event, "n", 0)
+
+    def decide(self, now: datetime, state: Any, input: Any) -> Any:
+        return hf.Decision.event(Added(input.n))
+
+    async def handle(self, effect: Any, ctx: hf.EffectContext) -> Any:
+        return None
+
+
+def made(*types: Any, bases: tuple[type, ...] = (Body,), members: dict[str, Any] | None = None, **options: Any) -> Any:
+    """A decider of these types with the shared methods, in a registry of its own."""
+    written = hf.Decider[types] if types else hf.Decider
+    namespace = {"__module__": __name__, "__orig_bases__": (*bases, written), **(members or {})}
+    options.setdefault("registry", hf.Registry())
+    return type("Made", (*bases, hf.Decider), namespace, **options)
+
+
+class EchoBody:
+    """Records every input as an event of the same value."""
+
+    def workflow_id(self, input: Any) -> str:
+        return str(input.id)
+
+    def initial(self) -> Any:
+        return ()
+
+    def evolve(self, state: Any, event: Any) -> Any:
+        return (*state, event)
+
+    def decide(self, now: datetime, state: Any, input: Any) -> Any:
+        return hf.Decision.event(input).with_effect(input).with_timer_after(1, input)
+
+    def handle(self, effect: Any, ctx: Any) -> Any:
+        return None
+
+
+def fact(event_type: str, data: bytes, version: int = 1, codec: str = "json", sequence: int = 3) -> Fact:
+    return Fact(
+        run="r", sequence=sequence, workflow="order", key="17", type=event_type, version=version, data=data, codec=codec
+    )

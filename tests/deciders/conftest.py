@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,6 +18,7 @@ from holdfast.runtime.system import RealIds, real_system
 from holdfast.testing.virtual_clock import VirtualClock
 from tests.deciders.orders import World
 from tests.support.stores import KINDS, SHARED_KINDS, Site, site_for
+from tests.worker.support import ROOT, child_environment
 
 START_US = 1_900_000_000_000_000
 PATIENCE_SECONDS = 0.2
@@ -26,6 +30,11 @@ class Stage:
 
     def __init__(self, site: Site) -> None:
         self.site = site
+
+    @classmethod
+    def memory(cls) -> Stage:
+        """For what no store can change."""
+        return cls(Site("memory"))
 
     @property
     def kind(self) -> str:
@@ -41,6 +50,16 @@ class Stage:
                 return
             async with engine.worker():
                 yield engine
+
+    async def asked_and_killed(self) -> None:
+        """A process executed an input of the puppet "p", and was killed by the handler of its effect "a"."""
+        async with self.engine(hf.Registry(), work=False):
+            pass  # so that the tables are there
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.deciders.orders", self.site.url, cwd=ROOT, env=child_environment()
+        )
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert await process.wait() == -signal.SIGKILL
 
     @asynccontextmanager
     async def virtual(

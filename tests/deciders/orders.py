@@ -1,11 +1,15 @@
 """The deciders that tests of deciders share: a puppet that does what its input says, and an order as people write one.
 
 `World` makes them with a registry of their own, so that each test can say what becomes of an effect.
+`python -m tests.deciders.orders URL` is a process that asks for an effect and is killed by carrying it out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -293,3 +297,23 @@ def order_class(registry: hf.Registry, name: str = "order", **options: Any) -> A
         pass
 
     return Order
+
+
+# -- a process that does not survive its effect
+
+
+async def die(effect: Errand, ctx: hf.EffectContext) -> PuppetInput | None:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return None
+
+
+async def main(url: str) -> None:
+    world = World()
+    world.handler = die
+    async with hf.Engine(url, registry=world.registry) as engine, engine.worker():
+        await engine.execute(world.Puppet, Act("p", errands=("a",)))
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -15,19 +15,9 @@ import typing_extensions
 import holdfast as hf
 from holdfast.authoring.decider_code import bound_decider
 from holdfast.authoring.immutability import is_immutable
+from tests.deciders.authoring_world import Add, Added, Body, made
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class Add:
-    id: str
-    n: int = 1
-
-
-@dataclass(frozen=True)
-class Added:
-    n: int
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -45,33 +35,6 @@ class Mail:
 
 S = TypeVar("S")
 E = TypeVar("E")
-
-
-class Body:
-    """The methods that most classes here share."""
-
-    def workflow_id(self, input: Any) -> str:
-        return str(input.id)
-
-    def initial(self) -> Any:
-        return 0
-
-    def evolve(self, state: Any, event: Any) -> Any:
-        return state + getattr(event, "n", 0)
-
-    def decide(self, now: datetime, state: Any, input: Any) -> Any:
-        return hf.Decision.event(Added(input.n))
-
-    async def handle(self, effect: Any, ctx: hf.EffectContext) -> Any:
-        return None
-
-
-def made(*types: Any, bases: tuple[type, ...] = (Body,), members: dict[str, Any] | None = None, **options: Any) -> Any:
-    """A decider of these types with the shared methods, in a registry of its own."""
-    written = hf.Decider[types] if types else hf.Decider
-    namespace = {"__module__": __name__, "__orig_bases__": (*bases, written), **(members or {})}
-    options.setdefault("registry", hf.Registry())
-    return type("Made", (*bases, hf.Decider), namespace, **options)
 
 
 def names_of(cls: Any) -> tuple[list[str], list[str], list[str]]:
@@ -97,7 +60,7 @@ Nested = typing_extensions.TypeAliasType("Nested", Alias | Emptied)
     ],
 )
 def test_events_are_read_from_a_class_a_union_an_alias_or_a_text(events: Any, names: list[str]) -> None:
-    cls = made(int, Add, events, Mail)
+    cls = made(int, Add, events, Mail, members={"__module__": __name__})  # where a text is read
     assert names_of(cls) == (["Add"], names, ["Mail"])
 
 

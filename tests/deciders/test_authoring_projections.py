@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from tests.deciders.authoring_world import REGISTRY, Cancelled, Order, OrderEvent
-from tests.deciders.test_given import Poking
+from tests.deciders.authoring_world import REGISTRY, Cancelled, Order, OrderEvent, Poking
 
 RECORDED: hf.Recorded[OrderEvent] = hf.Recorded(
     workflow="order", workflow_id="17", sequence=1, position=5, type="Cancelled", event=Cancelled(),

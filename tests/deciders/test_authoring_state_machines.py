@@ -12,8 +12,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.authoring.decider_code import bound_decider
-from tests.deciders.authoring_world import Create, Order, OrderState, Status
-from tests.deciders.test_given import Poke, Poked, Poking
+from tests.deciders.authoring_world import Create, Order, OrderState, Poke, Poked, Poking, Status
 
 
 def test_a_declared_machine_is_drawn_as_mermaid_and_dot() -> None:

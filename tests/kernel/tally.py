@@ -21,6 +21,7 @@ class Tally:
     name = TALLY
     queue = "default"
     snapshot_every = 3
+    command_retention = 3_600_000_000
     window: Window | None = None
     code = "1"
     retry = Retry(attempts=3)

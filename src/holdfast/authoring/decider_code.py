@@ -66,6 +66,7 @@ class BoundDecider:
         self.name = definition.name
         self.queue = options.queue
         self.snapshot_every = options.snapshot_every
+        self.command_retention = options.command_retention_us
         self.window = None if options.dedup is None else options.dedup.window
         self.retry = options.retry
         self._decider = definition.decider

@@ -49,6 +49,11 @@ class Variant:
     tags_itself: bool
 
     @property
+    def fields(self) -> set[str] | None:
+        """The names of its fields as they are written; None where what a record takes is its own affair (pydantic)."""
+        return None if is_pydantic_model(self.kind) else _written_names(self.kind)
+
+    @property
     def shape(self) -> Shape:
         """How its values travel. Not made with the class: a field's annotation may name what is defined later."""
         inner = shape_of(self.annotation, self.kind.__name__)

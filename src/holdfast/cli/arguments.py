@@ -17,6 +17,7 @@ from holdfast.authoring.actions import Action
 from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
 from holdfast.authoring.dag_template import DagTemplate
 from holdfast.authoring.dags import Dag
+from holdfast.authoring.deciders import Decider
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.cli.failures import NOT_FOUND, USAGE, Failure
@@ -40,6 +41,7 @@ def find_startable(target: str, registry: Registry) -> Startable:
     if _is_startable(found):
         startable: Startable = found
         return startable
+    _refuse_decider(found, target)
     offered = sorted(name for name, thing in vars(module).items() if _is_startable(thing))
     _refuse(module, path, found, offered)
 
@@ -48,6 +50,15 @@ def _is_startable(thing: object) -> bool:
     if isinstance(thing, type):
         return issubclass(thing, Dag) and thing is not Dag
     return isinstance(thing, Action | Workflow | DagTemplate | BuiltDag | DagBuilder)
+
+
+def _refuse_decider(thing: object, name: str) -> None:
+    if isinstance(thing, type) and issubclass(thing, Decider):
+        raise Failure(
+            f"{name} is a decider, whose instances begin with their first input",
+            hint=f"holdfast execute {name} '{{\"type\": …}}', with one of {thing.__decider__.types.inputs.names}",
+            code=USAGE,
+        )
 
 
 def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]) -> NoReturn:
@@ -69,6 +80,7 @@ def _registered(name: str, registry: Registry) -> Startable:
     if not registry.known_workflows():
         raise Failure(f"{name!r} names no module", hint=f"write MODULE:{name}, or say --app MODULE as well", code=USAGE)
     found: Any = registry.startable(name)
+    _refuse_decider(found, name)
     startable: Startable = found
     return startable
 

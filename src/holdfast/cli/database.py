@@ -40,7 +40,7 @@ async def prune(options: Options, older_than: timedelta) -> None:
 @pass_options
 @asynchronous
 async def stats(options: Options) -> None:
-    """Count runs and work, and list queues and workers."""
+    """Count runs, work and inputs that wait, and list queues and workers."""
     async with opened(options) as engine:
         counted = (await engine.stats()).store
         now = engine.store.now()
@@ -52,6 +52,7 @@ async def stats(options: Options) -> None:
                 "work": counted.work,
                 "queues": counted.queues,
                 "workers": [_worker(row, now) for row in workers],
+                "inbox": {"inputs": counted.inbox, "oldest_seconds": counted.inbox_oldest_seconds},
             }
         )
         return
@@ -96,6 +97,12 @@ def _print_stats(counted: StoreStats, workers: list[WorkerRow], now: int) -> Non
         )
     else:
         say("nothing waits")
+    if counted.inbox:
+        print_heading("inboxes of deciders")
+        inputs = "1 input waits" if counted.inbox == 1 else f"{counted.inbox:,} inputs wait"
+        print_facts(
+            [("inbox", f"{inputs} to be applied, the oldest for {shown_seconds(counted.inbox_oldest_seconds)}")]
+        )
     print_heading("workers")
     if workers:
         print_table(

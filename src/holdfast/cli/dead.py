@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from holdfast.dead_letters import DeadLetter
     from holdfast.engine import Engine
 
+IS_INPUT = ":input:"  # in the id of an input that was put into an inbox
+
 
 @click.group()
 @common_options
@@ -25,7 +27,8 @@ def dead() -> None:
 
     A dead letter is work that no worker could run: its worker died in it again and again, its action is not
     known to anyone, or its input cannot be read. Or it is an event that nobody could take: it was not of the type
-    that is waited for, or its run ended first. It waits here until somebody decides.
+    that is waited for, or its run ended first. Of an instance of a decider: an effect or a timer that used up its
+    attempts, or an input of its inbox that could not be decided. It waits here until somebody decides.
     """
 
 
@@ -40,18 +43,19 @@ async def list_dead(options: Options, limit: int) -> None:
         found = await engine.dead(limit)
         names = await _names(engine, found)
         items = [_shown(letter, names) for letter in found]
+        await _name_instances(engine, items, found)
     if options.as_json:
         print_json({"dead": items})
     elif not items:
         say("there are no dead letters", "ok")
     else:
         print_table(
-            ["RUN OR EVENT", "NODE", "WORKFLOW", "ATTEMPT", "DIED (UTC)", "ERROR"],
+            ["RUN OR EVENT", "NODE", "WHAT", "ATTEMPT", "DIED (UTC)", "ERROR"],
             [
                 [
-                    item["run"] if item["kind"] == "work" else item["id"],
-                    item["node"] if item["kind"] == "work" else "",
-                    item["workflow"] or f"event {item['node']}",
+                    item["run"] if item["attempt"] is not None else item["id"],
+                    item["node"] if item["attempt"] is not None else "",
+                    _what(item),
                     str(item["attempt"] or ""),
                     f"{item['died_at']:%Y-%m-%d %H:%M:%S}" if item["died_at"] else "",
                     Cell(item["error"] or "", "dead"),
@@ -80,6 +84,30 @@ async def _names(engine: Engine, letters: list[DeadLetter]) -> dict[tuple[str, s
     return names
 
 
+async def _name_instances(engine: Engine, items: list[dict[str, Any]], letters: list[DeadLetter]) -> None:
+    """Of what belongs to an instance of a decider: whose it is, and which type of effect or input."""
+    from holdfast.cli.instance_document import plain, type_of
+    from holdfast.core.decider_operations import DECIDER, INPUT_EVENT
+    from holdfast.core.rows import Event
+
+    owners = {row.id: row for row in await engine.store.runs(list({item["run"] for item in items if item["run"]}))}
+    for item, letter in zip(items, letters, strict=True):
+        owner = owners.get(item["run"])
+        if owner is None or owner.model != DECIDER:
+            continue
+        item["workflow"], item["key"] = owner.workflow, owner.key
+        if not isinstance(letter, Event):
+            item["kind"], item["type"] = letter.kind, letter.name.replace(":", ".").rpartition(".")[2]
+        elif letter.name == INPUT_EVENT:
+            item["kind"], item["type"] = INPUT_EVENT, type_of(plain(engine, letter.payload, letter.codec))
+
+
+def _what(item: dict[str, Any]) -> str:
+    if item["key"] is not None:
+        return f"{item['kind']} {item['type']} of {item['workflow']}/{item['key']}"
+    return item["workflow"] or f"event {item['node']}"
+
+
 def _shown(letter: DeadLetter, names: dict[tuple[str, str], str]) -> dict[str, Any]:
     from holdfast.core.codec import decode_error
     from holdfast.core.rows import Event
@@ -94,6 +122,8 @@ def _shown(letter: DeadLetter, names: dict[tuple[str, str], str]) -> dict[str, A
             "attempt": None,
             "died_at": moment_of(letter.at),
             "error": letter.reason,
+            "key": None,
+            "type": None,
         }
     work = letter
     return {
@@ -105,6 +135,8 @@ def _shown(letter: DeadLetter, names: dict[tuple[str, str], str]) -> dict[str, A
         "attempt": work.attempt,
         "died_at": moment_of(work.finished),
         "error": None if work.error is None else decode_error(work.error).message,
+        "key": None,
+        "type": None,
     }
 
 
@@ -115,11 +147,16 @@ def _shown(letter: DeadLetter, names: dict[tuple[str, str], str]) -> dict[str, A
 @pass_options
 @asynchronous
 async def replay_dead(options: Options, run: str, node: str | None) -> None:
-    """Give a dead node of a run a new attempt, or bring a dead event (its id alone) to whoever waits for it."""
+    """Give a dead letter another chance.
+
+    A dead node, effect or timer of a run gets a new attempt. A dead event (its id alone) goes to whoever waits for it,
+    a dead input to the end of its instance's inbox.
+    """
     async with opened(options) as engine:
         if node is None:
             replayed = await engine.replay_dead(run, by=operator())
-            return _report_event(options, run, replayed, "is on its way to whoever waits for it")
+            became = "is in the inbox again" if IS_INPUT in run else "is on its way to whoever waits for it"
+            return _report_event(options, run, replayed, became)
         row = await find_run(engine, run)
         if not await engine.replay_dead(row.id, node, by=operator()):
             raise _no_dead_letter(row.id, node)
@@ -133,7 +170,11 @@ async def replay_dead(options: Options, run: str, node: str | None) -> None:
 @pass_options
 @asynchronous
 async def discard_dead(options: Options, run: str, node: str | None) -> None:
-    """Close a dead letter for good: the run of a dead node fails, a dead event (its id alone) is gone."""
+    """Close a dead letter for good.
+
+    The run of a dead node fails; an instance of a decider goes on without a dead effect or timer. A dead event or
+    input (its id alone) is gone.
+    """
     async with opened(options) as engine:
         if node is None:
             return _report_event(options, run, await engine.discard_dead(run, by=operator()), "is discarded")
@@ -147,14 +188,14 @@ async def discard_dead(options: Options, run: str, node: str | None) -> None:
 def _report_event(options: Options, event: str, changed: bool, became: str) -> None:
     if not changed:
         raise Failure(
-            f"event {event} is no dead letter",
+            f"{'input' if IS_INPUT in event else 'event'} {event} is no dead letter",
             hint="`holdfast dead list` lists those that there are; for a node, give its run and its name",
             code=FAILED,
         )
     if options.as_json:
         print_json({"event": event, "changed": True})
     else:
-        say(f"event {event} {became}", "ok")
+        say(f"{'input' if IS_INPUT in event else 'event'} {event} {became}", "ok")
 
 
 def _no_dead_letter(run: str, node: str) -> Failure:

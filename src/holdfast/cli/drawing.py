@@ -1,4 +1,4 @@
-"""`holdfast graph`: a drawing of something that can be started, or of a run with the state of each node."""
+"""`holdfast graph`: a drawing of something that can be started, of a run with its states, or of a decider."""
 
 from __future__ import annotations
 
@@ -14,38 +14,90 @@ from holdfast.cli.output import print_json, shown_state
 
 if TYPE_CHECKING:
     from holdfast.core.graph import Graph
+    from holdfast.engine import Engine
 
-FORMATS = ("ascii", "mermaid", "svg", "json")
+FORMATS = ("ascii", "mermaid", "svg", "dot", "json")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("target", metavar="MODULE:THING|RUN")
+@click.argument("target", metavar="MODULE:THING|DECIDER|RUN")
 @click.argument("words", nargs=-1, metavar="ARGS...")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="ascii", show_default=True, help="How.")
+@click.option("--observed", is_flag=True, help="Of a decider: what instances were seen to do, with counts.")
 @common_options
 @pass_options
-def graph(options: Options, target: str, words: tuple[str, ...], style: str) -> None:
+def graph(options: Options, target: str, words: tuple[str, ...], style: str, observed: bool) -> None:
     """Draw a graph, or that of a run with its states.
 
-    THING is a Dag class, an action, or a template, which takes its ARGS as `holdfast start` does.
+    THING is a Dag class, an action, or a template, which takes its ARGS as `holdfast start` does. Or it is a decider,
+    whose state machine is drawn as its definition() declares it; without that, or its code, as it was observed.
 
     \b
     ascii    a line for each node, level by level, with what it waits for;
              siblings of a fan-out are one line
     mermaid  a flowchart for a page
     svg      a picture: holdfast graph RUN --format svg > run.svg
+    dot      of a decider, for Graphviz
     json     nodes, dependencies and states
     """
     if options.as_json:
         style = "json"
     load_app(options)
-    if _is_thing(target):
+    if _is_decider(target):
+        if words:
+            raise Failure(f"{words[0]!r} is one word too many after a decider", hint="give it alone", code=USAGE)
+        _of_decider(options, target, style, observed)
+    elif _is_thing(target):
+        _refuse_dot(style, observed)
         name, drawn = _of_thing(target, words)
         _print(drawn, style, {"workflow": name, "run": None}, None)
     elif words:
         raise Failure(f"{words[0]!r} is one word too many after a run", hint="give the run alone", code=USAGE)
     else:
-        _of_run(options, target, style)
+        _of_run(options, target, style, observed)
+
+
+def _refuse_dot(style: str, observed: bool) -> None:
+    if style == "dot" or observed:
+        raise Failure(
+            f"{'--observed' if observed else '--format dot'} is for deciders",
+            hint="a graph is drawn as ascii, mermaid, svg or json",
+            code=USAGE,
+        )
+
+
+def _is_decider(target: str) -> bool:
+    from holdfast.authoring.registry import default_registry
+    from holdfast.cli.deciders import is_decider
+    from holdfast.cli.loading import load_modules
+
+    module, colon, name = target.partition(":")
+    if colon and "/" not in module:
+        return is_decider(getattr(load_modules([module])[0], name, None))
+    return is_decider(default_registry.workflows.get(target))
+
+
+def _of_decider(options: Options, target: str, style: str, observed: bool) -> None:
+    from holdfast.cli.deciders import decider_class
+    from holdfast.cli.machines import check_format, declared_machine, print_machine
+
+    check_format(style)
+    machine = None if observed else declared_machine(decider_class(target))
+    if machine is not None:  # which needs no database
+        print_machine(machine, style)
+        return
+    _of_observed(options, decider_class(target).__holdfast__.names, style)
+
+
+@asynchronous
+async def _of_observed(options: Options, names: tuple[str, ...], style: str) -> None:
+    from holdfast.cli.machines import nothing_observed, observed_machine, print_machine
+
+    async with opened(options) as engine:
+        machine = await observed_machine(engine, names)
+    if machine is None:
+        raise nothing_observed(names[0])
+    print_machine(machine, style)
 
 
 def _is_thing(target: str) -> bool:
@@ -83,9 +135,12 @@ def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph]:
 
 
 @asynchronous
-async def _of_run(options: Options, target: str, style: str) -> None:
+async def _of_run(options: Options, target: str, style: str, observed: bool) -> None:
     async with opened(options) as engine:
+        if await _draw_machine(engine, target, style, observed):
+            return
         row = await find_run(engine, target)
+        _refuse_dot(style, observed)
         if row.model == "function":
             raise Failure(
                 f"run {row.id} of {row.workflow} is a function, which has no graph",
@@ -104,6 +159,27 @@ async def _of_run(options: Options, target: str, style: str) -> None:
         for each in states
     }
     _print(drawn, style, about, shown)
+
+
+async def _draw_machine(engine: Engine, target: str, style: str, observed: bool) -> bool:
+    """Whether the target is an instance, or a decider whose code is not here but whose instances were observed."""
+    from holdfast.cli.machines import check_format, nothing_observed, observed_machine, print_machine, print_machine_of
+    from holdfast.core.decider_operations import DECIDER
+    from holdfast.store.contract import FindRuns
+
+    if await engine.store.find(FindRuns(workflow=target, model=DECIDER, limit=1)):
+        check_format(style)
+        machine = await observed_machine(engine, (target,))
+        if machine is None:
+            raise nothing_observed(target)
+        print_machine(machine, style)
+        return True
+    row = await find_run(engine, target)
+    if row.model != DECIDER:
+        return False
+    check_format(style)
+    await print_machine_of(engine, row, style, observed=observed)
+    return True
 
 
 def _word(state: str, style: str) -> str:

@@ -51,7 +51,9 @@ async def _send(options: Options, event: Event[Any], payload: Any, identity: str
         if row.model != "function":
             raise Failure(
                 f"run {row.id} of {row.workflow} takes no events: it is no function",
-                hint="only a run of an @hf.workflow waits for events",
+                hint="only a run of an @hf.workflow waits for events"
+                if row.model != "decider"
+                else f"it is an instance of a decider: `holdfast execute {row.workflow}` gives it an input",
                 code=FAILED,
             )
         made = identity or engine.system.ids.new()

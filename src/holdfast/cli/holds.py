@@ -127,18 +127,22 @@ async def drain(options: Options, name: str, off: bool, wait: bool) -> None:
         raise Failure("--off and --wait are both given", hint="wait while draining, not after it", code=USAGE)
     async with opened(options) as engine:
         left = await engine.drain(name, on=not off, by=operator())
-        if not off and not await engine.find(workflow=name, limit=1):
+        some = await engine.find(workflow=name, limit=1)
+        runs = "instances" if some and some[0].model == "decider" else "runs"
+        if not off and not some:
             note(f"this database has no runs of {name!r}: check the name")
+        if runs == "instances" and left and wait:
+            note(f"an instance ends when an input brings it to its end: inputs for those of {name} are still taken")
         if wait and left:
             left = await _wait_for_end(engine, name, left)
     if options.as_json:
         print_json({"workflow": name, "draining": not off, "open_runs": left})
     elif off:
-        say(f"{name} takes new runs again", "ok")
+        say(f"{name} takes new {runs} again", "ok")
     elif left:
-        say(f"{name} takes no new runs; {left} still open", "paused")
+        say(f"{name} takes no new {runs}; {left} still open", "paused")
     else:
-        say(f"{name} takes no new runs, and all of its runs have ended", "ok")
+        say(f"{name} takes no new {runs}, and all of its {runs} have ended", "ok")
 
 
 async def _wait_for_end(engine: Engine, name: str, first: int) -> int:

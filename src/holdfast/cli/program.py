@@ -15,11 +15,17 @@ from holdfast.cli.options import Options, common_options
 
 # Every command and its home, in the order in which help shows them.
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Run": {"worker": "holdfast.cli.work", "start": "holdfast.cli.start"},
+    "Run": {
+        "worker": "holdfast.cli.work",
+        "start": "holdfast.cli.start",
+        "execute": "holdfast.cli.inputs",
+    },
     "Look": {
         "runs": "holdfast.cli.runs",
         "show": "holdfast.cli.show",
         "explain": "holdfast.cli.explaining",
+        "state": "holdfast.cli.instances",
+        "stream": "holdfast.cli.instances",
         "graph": "holdfast.cli.drawing",
         "query": "holdfast.cli.replaying",
         "verify": "holdfast.cli.graphs",

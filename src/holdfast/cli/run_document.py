@@ -12,6 +12,7 @@ import msgspec
 from holdfast.cli.times import moment_of
 
 if TYPE_CHECKING:
+    from holdfast.cli.instance_document import InstanceShown
     from holdfast.core.codec import Codecs, Encoded
     from holdfast.core.graph import Graph
     from holdfast.core.rows import Run, Work
@@ -66,7 +67,8 @@ class RunShown(msgspec.Struct, frozen=True, kw_only=True):
     """A run with its nodes and its history. `signature` is that of the graph it follows, if that is known here.
 
     A function has no nodes: `nodes` are its own turn, under its name, and those of its calls that went through the
-    work table. `wakes_at` is the next time that it waits for.
+    work table. `wakes_at` is the next time that it waits for. Those of an instance of a decider are what is pending or
+    was given up, and `instance` has the rest.
     """
 
     run: str
@@ -93,16 +95,26 @@ class RunShown(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[ChildShown, ...]
     nodes: tuple[NodeShown, ...]
     history: tuple[dict[str, Any], ...]
+    instance: InstanceShown | None
 
 
-async def gather(engine: Engine, row: Run) -> tuple[RunShown, Graph | None]:
-    """All that is known about a run, and the graph it follows if this process can know it."""
+async def gather(
+    engine: Engine, row: Run, *, every_node: bool = False, whole_history: bool = False
+) -> tuple[RunShown, Graph | None]:
+    """All that is known about a run, and the graph it follows if this process can know it.
+
+    Of an instance of a decider, which may have had very many, the effects and events that matter now, or all.
+    """
+    from holdfast.cli.instance_document import DECIDER, gather_instance, instance_work
     from holdfast.core.codec import Encoded, decode_error, unlabelled
     from holdfast.core.errors import HoldfastError
     from holdfast.core.queries import AllWork
 
     handle = engine.get(row.id)
-    work: list[Work] = await engine.store.rows(AllWork(row.id))
+    is_instance = row.model == DECIDER
+    work: list[Work] = (
+        await instance_work(engine, row, every_node) if is_instance else await engine.store.rows(AllWork(row.id))
+    )
     try:
         graph = await engine.definitions.load(engine.store, row)
     except HoldfastError:  # a damaged graph: whoever looks needs the rest all the more
@@ -125,7 +137,7 @@ async def gather(engine: Engine, row: Run) -> tuple[RunShown, Graph | None]:
         created_at=datetime.fromtimestamp(row.created / 1e6, UTC),
         started_at=moment_of(row.started),
         finished_at=moment_of(row.finished),
-        due_at=moment_of(row.due or None),
+        due_at=None if is_instance else moment_of(row.due or None),
         input=_plain(Encoded(row.input, row.codec), row, engine.codecs) if row.input else None,
         result=None if row.result is None else _plain(unlabelled(row.result), row, engine.codecs),
         error=error,
@@ -136,6 +148,9 @@ async def gather(engine: Engine, row: Run) -> tuple[RunShown, Graph | None]:
         children=await _children(engine, row),
         nodes=_nodes(row, work, graph),
         history=tuple(_entry(entry) for entry in await handle.history()),
+        instance=(
+            await gather_instance(engine, row, work, every=every_node, whole=whole_history) if is_instance else None
+        ),
     )
     return shown, graph
 
@@ -241,6 +256,8 @@ def _before(items: list[Work]) -> tuple[AttemptShown, ...]:
 
 
 def _detail(item: Work) -> str:
+    if item.status == "blocked" and item.kind == "effect":
+        return f"one at a time, since {moment_of(item.created):%H:%M:%S}"
     if item.status == "blocked":  # I2: whoever sees a blocked item sees what it waits for, and since when
         return f"{item.completed} of {item.required} since {moment_of(item.created):%H:%M:%S}"
     return f"due {moment_of(item.due):%Y-%m-%d %H:%M:%S}" if item.status == "ready" and item.gate == 1 else ""

@@ -15,8 +15,12 @@ from holdfast.cli.start import parse_tags
 from holdfast.cli.times import read_past, shown_age, shown_seconds
 
 if TYPE_CHECKING:
+    from holdfast.core.rows import Run
+    from holdfast.engine import Engine
     from holdfast.listing import RunInfo
 
+STATES_SHOWN = 100
+EVENTS_FOLDED = 10_000
 STATUSES = ("pending", "running", "suspended", "paused", "cancelling", "completed", "failed", "cancelled")
 
 
@@ -41,18 +45,30 @@ async def runs(
     limit: int,
     after: str | None,
 ) -> None:
-    """List runs, newest first."""
+    """List runs, newest first.
+
+    Instances of a decider, with --workflow: how many events each has, what is pending of it, and, if its code is
+    imported with --app, where it stands. They are listed in the order of their ids, which are made of their keys.
+    """
     async with opened(options) as engine:
         page = await engine.find(workflow=workflow, status=statuses, tags=tags, since=since, limit=limit, after=after)
+        instances = await _instances(engine, page)
+        stands = await _states(engine, instances) if workflow else {}
     if options.as_json:
-        print_json({"runs": [_document(info) for info in page], "next": page.cursor})
+        print_json({"runs": [_document(info, instances.get(info.id)) for info in page], "next": page.cursor})
         return
     if not page:
         say("no runs match" if workflow or statuses or tags or since or after else "there are no runs yet")
         return
     now = datetime.now(UTC)
-    headers = ["RUN", "WORKFLOW", "MODEL", "KEY", "STATUS", "STARTED", "TOOK"]
-    rows = [_row(info, now) for info in page]
+    if workflow and len(instances) == len(page):
+        headers = ["RUN", "KEY", "STATUS", "STATE", "EVENTS", "EFFECTS", "TIMERS", "INBOX", "DEAD", "STARTED"]
+        rows = [_instance_row(info, instances[info.id], stands.get(info.id), now) for info in page]
+        for gone in [index for index in (8, 3) if not any(row[index] for row in rows)]:  # no dead letters, no code
+            headers, rows = headers[:gone] + headers[gone + 1 :], [row[:gone] + row[gone + 1 :] for row in rows]
+    else:
+        headers = ["RUN", "WORKFLOW", "MODEL", "KEY", "STATUS", "STARTED", "TOOK"]
+        rows = [_row(info, now) for info in page]
     for header, cells in (
         ("TAGS", [" ".join(f"{name}={value}" for name, value in info.tags.items()) for info in page]),
         ("REASON", [info.reason or "" for info in page]),
@@ -61,14 +77,57 @@ async def runs(
             headers.append(header)
             for row, cell in zip(rows, cells, strict=True):
                 row.append(cell)
-    print_table(headers, rows, whole=("RUN", "STATUS", "STARTED", "TOOK"), cut=("TAGS", "REASON"))
+    print_table(headers, rows, whole=("RUN", "STATUS", "STATE", "STARTED", "TOOK"), cut=("TAGS", "REASON"))
     if page.cursor is not None and on_terminal():
         note(f"there may be more: add --after {page.cursor}")
 
 
-def _document(info: RunInfo) -> dict[str, Any]:
+async def _instances(engine: Engine, page: list[RunInfo]) -> dict[str, Run]:
+    found = [info.id for info in page if info.model == "decider"]
+    return {row.id: row for row in await engine.store.runs(found)} if found else {}
+
+
+async def _states(engine: Engine, instances: dict[str, Run]) -> dict[str, str]:
+    """Where each instance stands, in its author's words. Long streams are not folded for a listing."""
+    from holdfast.cli.instance_document import state_of
+
+    if len(instances) > STATES_SHOWN:
+        return {}
+    known = [row for row in instances.values() if engine.definitions.decider(row.workflow) is not None]
+    return {row.id: (await state_of(engine, row)).status or "?" for row in known if row.base <= EVENTS_FOLDED}
+
+
+def _pending(row: Run) -> dict[str, int]:
+    """What an instance has to do. One effect at most is active, and the inbox is while it holds something."""
+    timers = row.active - (row.remaining > 0) - (row.mailbox > 0)
+    return {
+        "events": row.base,
+        "effects": row.remaining,
+        "timers": max(0, timers),
+        "inbox": row.mailbox,
+        "dead": row.gave_up,
+    }
+
+
+def _instance_row(info: RunInfo, row: Run, stands: str | None, now: datetime) -> list[str]:
+    pending = _pending(row)
+    started = shown_age(info.created_at, now) if on_terminal() else f"{info.created_at:%Y-%m-%dT%H:%M:%SZ}"
+    return [
+        info.id,
+        info.key or "",
+        Cell(info.status, info.status),
+        stands or "",
+        f"{pending['events']:,}",
+        *(f"{pending[each]:,}" if pending[each] else "" for each in ("effects", "timers", "inbox")),
+        Cell(f"{pending['dead']:,}", "dead") if pending["dead"] else "",
+        started,
+    ]
+
+
+def _document(info: RunInfo, instance: Run | None) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.structs.asdict(info)
-    return {"run": document.pop("id"), **document}  # as every other command calls it
+    # The id as every other command calls it; of an instance of a decider, what is pending of it.
+    return {"run": document.pop("id"), **document, "instance": None if instance is None else _pending(instance)}
 
 
 def _row(info: RunInfo, now: datetime) -> list[str]:

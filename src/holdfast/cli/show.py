@@ -23,6 +23,7 @@ from holdfast.cli.output import (
     say,
 )
 from holdfast.cli.show_function import print_function, print_waits, runs_on
+from holdfast.cli.show_instance import print_instance, state_facts
 from holdfast.cli.show_nodes import print_nodes
 from holdfast.cli.times import shown_moment, shown_seconds
 
@@ -41,24 +42,36 @@ HISTORY_SHOWN: Final = 50
     "--history", "whole_history", is_flag=True, help=f"Show all of its history, not the last {HISTORY_SHOWN}."
 )
 @click.option("--traceback", is_flag=True, help="Show the traceback of each node's last error.")
+@click.option("--mermaid", is_flag=True, help="Of an instance of a decider: only its state machine, as Mermaid.")
 @common_options
 @pass_options
 @asynchronous
-async def show(options: Options, run: str, every_node: bool, whole_history: bool, traceback: bool) -> None:
+async def show(
+    options: Options, run: str, every_node: bool, whole_history: bool, traceback: bool, mermaid: bool
+) -> None:
     """Show a run: status, graph or waits, errors, history.
 
     Of a function: what it waits for, which runs it has started, and what its history holds. Of a DAG: its nodes in the
-    order in which they can run, a fan-out in one line.
+    order in which they can run, a fan-out in one line. Of an instance of a decider: its state (with --app), its last
+    events (--history for all), pending effects (--nodes for all) and timers, its inbox and what was observed.
     """
+    from holdfast.cli.machines import print_machine_of
     from holdfast.cli.run_document import gather
 
     async with opened(options) as engine:
         row = await find_run(engine, run)
-        shown, graph = await gather(engine, row)
+        if mermaid:
+            await print_machine_of(engine, row, "mermaid")
+            return
+        shown, graph = await gather(engine, row, every_node=every_node, whole_history=whole_history)
     if options.as_json:
         print_json(shown)
         return
     _print_run(shown)
+    if shown.instance is not None:
+        print_instance(shown.instance, traceback)
+        _print_history(shown, whole_history)
+        return
     if shown.model == "function":
         print_function(shown, every_node)
     else:
@@ -73,8 +86,11 @@ async def show(options: Options, run: str, every_node: bool, whole_history: bool
 def _print_run(shown: RunShown) -> None:
     now = datetime.now(UTC)
     facts = [("run", shown.run), ("workflow", shown.workflow), ("status", Cell(shown.status, shown.status))]
-    if shown.model == "function":
+    if shown.model != "dag":
         facts.insert(2, ("model", shown.model))
+    if shown.instance is not None:
+        facts += state_facts(shown.instance.state, shown.instance.sequence)
+        facts.append(("events", f"{shown.instance.sequence:,}"))
     if shown.reason:
         facts.append(("reason", one_line(shown.reason)))
     worker = runs_on(shown)

@@ -45,6 +45,7 @@ class EnqueueInput(InputGiven, frozen=True, kw_only=True, gc=False, tag=True):
     """Keep an input until a worker applies it, in the order of arrival. Identity: `id`."""
 
     id: str
+    observe: str = "off"
 
 
 class DrainInbox(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):

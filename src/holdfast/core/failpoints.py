@@ -36,6 +36,7 @@ NAMES: frozenset[str] = frozenset(
         "action.after",
         "action.tx.before_commit",
         "action.tx.after_commit",
+        "projection.before_commit",
         "announce.before",
         "announce.after",
         "migrate.before",

@@ -365,8 +365,9 @@ def _lambda(expression: Expression, scope: Scope) -> Callable[..., Any]:
 
 def _says_how_many() -> bool:
     """Whether this Python's message for too many values has their number, so that ours has it too."""
+    two: list[int] = [1, 2]
     try:
-        (_,) = [1, 2]
+        (_,) = two
     except ValueError as error:
         return "got" in str(error)
     return False

@@ -34,12 +34,8 @@ def instance_id(workflow: str, key: str) -> str:
 
 def hashed(*parts: str) -> str:
     """sha256 over length-prefixed parts, so that no two lists of parts share an encoding."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode()
-        digest.update(len(data).to_bytes(8, "big"))
-        digest.update(data)
-    return digest.hexdigest()
+    encoded = [part.encode() for part in parts]
+    return hashlib.sha256(b"".join([len(data).to_bytes(8, "big") + data for data in encoded])).hexdigest()
 
 
 def parents_hash(ancestries: list[str]) -> str:

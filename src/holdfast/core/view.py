@@ -215,37 +215,52 @@ class RowCache:
                 if cached is not None and cached.rows.get(table, {}).pop(table.key(row), None) is not None:
                     self._count -= 1
                     cached.note_absent(table, table.key(row))
-        for row in changes.inserts.get(RUNS, ()):
-            self.of_run(row.id).whole = True
-        for table, inserted in changes.inserts.items():
-            if table in NOT_REMEMBERED:
-                continue
-            for row in inserted:
-                self.learn(table, row)
-        for table, updated in changes.updates.items():
-            for _, new in updated:
-                self.learn(table, new)
+        left: set[str] = set()  # whose rows are not kept
+        deciders: list[str] = []
         for row in changes.rows(RUNS):
             if row.ended:  # nothing more will be decided about it soon
                 self.drop(row.id)
+                left.add(row.id)
             elif row.model == "decider":
-                self._forget_settled(row.id, changes)
+                deciders.append(row.id)
             elif row.status == SUSPENDED:  # very many may wait; whatever wakes one reads what it needs
                 self.drop(row.id)
                 self.learn(RUNS, row)
+                left.add(row.id)
+        for row in changes.inserts.get(RUNS, ()):
+            if row.id not in left:
+                self.of_run(row.id).whole = True
+        for table, inserted in changes.inserts.items():
+            if table not in NOT_REMEMBERED:
+                self._learn_all(table, inserted, left)
+        for table, updated in changes.updates.items():
+            self._learn_all(table, [new for _, new in updated], left)
+        if deciders:
+            self._forget_settled(deciders, changes)
         self.trim()
 
-    def _forget_settled(self, run: str, changes: Changes) -> None:
-        """An instance lives long: what is folded or settled is not kept. Only unique keys rely on its absence then."""
+    def _learn_all(self, table: Table[Any], rows: list[Any], left: set[str]) -> None:
+        run_of = table.run
+        for row in rows:
+            run = run_of(row)
+            if run is not None and run not in left:
+                self.learn(table, row)
+
+    def _forget_settled(self, deciders: list[str], changes: Changes) -> None:
+        """Instances live long: what is folded or settled is not kept. Only unique keys rely on its absence then."""
+        for _, row in changes.updates.get(WORK, ()):
+            cached = self.runs.get(row.run)
+            if cached is not None and row.kind == EFFECT and row.status not in OPEN_WORK:
+                self._count -= cached.rows.get(WORK, {}).pop(WORK.key(row), None) is not None
+        for run in deciders:
+            self._forget_folded(run)
+
+    def _forget_folded(self, run: str) -> None:
         cached = self.runs.get(run)
         if cached is None:
             return
         for table in NOT_REMEMBERED:
             self._count -= len(cached.rows.pop(table, ()))
-        work = cached.rows.get(WORK, {})
-        for _, row in changes.updates.get(WORK, ()):
-            if row.run == run and row.kind == EFFECT and row.status not in OPEN_WORK and work.pop(WORK.key(row), None):
-                self._count -= 1
         if cached.answered:
             cached.answered = {query for query in cached.answered if query.table not in NOT_REMEMBERED}
 
@@ -325,12 +340,20 @@ class View:
             return False
         return True
 
+    def committed(self, table: Table[R], key: Key) -> R | None:
+        """The row as it is stored, whatever this batch has made of it."""
+        row: R | None = self._committed(table, key)
+        return row
+
     def run(self, run: str) -> Run | None:
         return self.get(RUNS, (run,))
 
     def find(self, query: Query) -> list[Any]:
         """All rows that match, this batch's changes included, in the query's order."""
         changed = self._changes.get(query.table) or {}
+        if query.presumed_empty and self.optimistic and not changed and not self._answers:
+            self.presumes_no_holds = True
+            return []
         remembered = self._remembered(query)
         if remembered is None:
             found = dict(self._answer(query))
@@ -349,9 +372,16 @@ class View:
                 found[key] = row
         return sorted(found.values(), key=query.order)
 
-    def stored_count(self, query: Query) -> int:
-        """How many stored rows a question found that was asked before: fewer than its limit, and there are no more."""
-        return len(self._answer(query))
+    def oldest(self, query: Query, limit: int | None) -> tuple[list[Any], bool]:
+        """The rows that match, in order, as far as a question with a limit can tell; and whether that is all of them.
+
+        More rows may be stored behind the last one that was read: what this batch has added belongs behind those.
+        """
+        found, stored = self.find(query), self._answer(query)
+        if limit is None or len(stored) < limit:
+            return found, True
+        last = max(map(query.order, stored.values()))
+        return [row for row in found if query.order(row) <= last], False
 
     def _remembered(self, query: Query) -> dict[Key, Any] | None:
         """The rows of the question's run, if every row that matches is among them."""

@@ -1,8 +1,9 @@
 """`holdfast explain`: in plain words, why a run is not progressing now and what would move it.
 
 Reads committed rows only; nothing here is ever used for a decision. `situation.py` reads, `causes.py` finds what holds
-each item of work up, `telling.py` has the words (`functions.py` those of durable functions), and this module puts them
-together for the run as a whole. However many nodes a run has, an explanation stays as short as a person wants it.
+each item of work up, `telling.py` has the words (`functions.py` those of durable functions, `deciders.py` those of
+instances of deciders), and this module puts them together for the run as a whole. However many nodes a run has, an
+explanation stays as short as a person wants it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.explain import causes as c
-from holdfast.explain import functions
+from holdfast.explain import deciders, functions
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import Situation, look
 from holdfast.explain.telling import newer_code, tell
@@ -43,6 +44,7 @@ ONE_BY_ONE: Final = {
     c.GAVE_UP_FOR_GOOD: ("gave up", "gave up"),
     c.DEAD_LETTER: ("is a dead letter", "are dead letters"),
     c.IS_BLOCKED: ("is blocked", "are blocked"),
+    c.TIMER_SET: ("is set for later", "are set for later"),
 }
 
 
@@ -72,7 +74,7 @@ async def explain(store: Store, run: Run, definitions: RegistryDefinitions) -> E
     fixes = list(_pause_fixes(s))
     if _waits_for_code(s):
         reasons.insert(0, newer_code(s))
-    reasons += functions.other_events(s)
+    reasons += deciders.inbox(s) if s.is_instance else functions.other_events(s)
     for reason in reasons:
         fixes += reason.fixes
     if run.status == CANCELLING:
@@ -119,7 +121,8 @@ def _reasons(s: Situation, found: dict[c.Cause, list[Work]]) -> list[Reason]:
     for kind, (one, many) in ONE_BY_ONE.items():
         more = alike.get(kind, 0) - MOST_ALIKE
         if more > 0:
-            reasons.append(Reason(f"and {more:,} more node{'' if more == 1 else 's'} {one if more == 1 else many}"))
+            noun = "" if s.is_instance else " node" if more == 1 else " nodes"
+            reasons.append(Reason(f"and {more:,} more{noun} {one if more == 1 else many}"))
     return reasons
 
 
@@ -136,6 +139,8 @@ def _summary(s: Situation, found: dict[c.Cause, list[Work]]) -> str:
         return f"{s.title} waits for newer code of {s.run.workflow}"
     by_itself = kinds <= set(c.BY_ITSELF) and (s.live or c.OWNER_GONE not in kinds) and not _waits_for_code(s)
     ending = ". Nothing needs to be done" if by_itself and found else ""
+    if s.is_instance:
+        return f"{deciders.summary(s)}{ending}"
     if s.is_function:
         return f"{functions.summary(s)}{ending}"
     for kind, sentence in (
@@ -157,6 +162,8 @@ def _summary(s: Situation, found: dict[c.Cause, list[Work]]) -> str:
 
 
 def _names(s: Situation, items: list[Work]) -> str:
+    if s.is_instance:
+        return listed([s.shown(item) for item in items])
     return nodes([s.name(item.node) for item in items]).removeprefix("node ")
 
 
@@ -170,13 +177,15 @@ def _paused(s: Situation) -> str:
     still = f". {_names(s, goes_on)} still {verb(goes_on, 'runs', 'run')} to the end" if goes_on else ""
     return (
         f"{s.title} is {_said_once(PAUSED, _why(s.run))} (since {since}). Nothing of it starts until it is resumed"
-        f"{still}"
+        f"{', but inputs are applied' if s.is_instance else ''}{still}"
     )
 
 
 def _pause_fixes(s: Situation) -> tuple[Fix, ...]:
     if s.run.status != PAUSED:
         return ()
+    if s.is_instance:
+        return (deciders.resume(s),)
     if any(item.status in GAVE_UP for item in s.work):
         return ()  # the node that gave up says it better
     if not s.waits and not s.is_function and not any(item.status in (READY, LEASED) for item in s.work):
@@ -203,6 +212,10 @@ def _ended(s: Situation) -> Explanation:
     run = s.run
     at = run.finished or run.updated
     when = f"at {clock(at)}"
+    if s.is_instance:
+        reasons = [*_reasons(s, _causes(s)), *deciders.inbox(s)]
+        fixes = [each for reason in reasons for each in reason.fixes]
+        return _explanation(s, deciders.ended(s), [reason.text for reason in reasons], fixes)
     if run.status == COMPLETED:
         took = f", {span(at - run.created)} after it was started"
         return _explanation(s, f"{s.title} completed {when}{took}: there is nothing left to do", [], [])

@@ -16,6 +16,7 @@ from holdfast.core.rows import (
     OPEN_WORK,
     PAUSED,
     READY,
+    TIMER,
     Hold,
     Work,
 )
@@ -42,6 +43,8 @@ ASKED_AGAIN: Final = "asked again"
 DUE_LATER: Final = "due later"
 SLEEPS: Final = "sleeps"
 RUNS: Final = "runs"
+TIMER_SET: Final = "timer set"
+BEHIND: Final = "behind"
 IS_BLOCKED: Final = "is blocked"
 FOR_A_PERSON: Final = (
     GAVE_UP_FOR_GOOD,
@@ -54,12 +57,25 @@ FOR_A_PERSON: Final = (
     UNKNOWN_STEP,
     UNKNOWN_JOB,
 )
-BY_ITSELF: Final = (OWNER_GONE, NO_SLOT, BACKING_OFF, ASKED_AGAIN, DUE_LATER, RUNS, SLEEPS, IS_BLOCKED)
+BY_ITSELF: Final = (
+    OWNER_GONE,
+    NO_SLOT,
+    BACKING_OFF,
+    ASKED_AGAIN,
+    DUE_LATER,
+    RUNS,
+    SLEEPS,
+    TIMER_SET,
+    BEHIND,
+    IS_BLOCKED,
+)
 ORDER: Final = (*FOR_A_PERSON, *BY_ITSELF)
 
 
 def causes_of(s: Situation, item: Work) -> list[Cause]:
     """Why this item is not done: one cause, or two for a failed item that nobody would run when its time has come."""
+    if s.is_instance:
+        return _of_instance(s, item)
     if item.status in GAVE_UP and item.kind == CALL:
         return []  # the function was told, and it is for its code to do something about it
     if s.is_parked(item):
@@ -80,6 +96,23 @@ def causes_of(s: Situation, item: Work) -> list[Cause]:
             return [delay, obstacle] if delay[0] == BACKING_OFF else [obstacle]  # which tells the time as well
         return [obstacle]
     return []
+
+
+def _of_instance(s: Situation, item: Work) -> list[Cause]:
+    """An effect, a timer or the inbox of a decider's instance."""
+    if item.status == DEAD:
+        return [(DEAD_LETTER, item.node)]
+    if item.status == BLOCKED:
+        return [(BEHIND,)]
+    if item.status == LEASED:
+        return [_of_lease(s, item)]
+    if item.status != READY or s.run.status == PAUSED:
+        return []
+    obstacle = _obstacle(s, item)
+    if item.due <= s.now:
+        return [obstacle]
+    delay = (TIMER_SET, item.node) if item.kind == TIMER and not item.failures else _of_delay(item)
+    return [delay] if obstacle[0] == NO_SLOT else [delay, obstacle]
 
 
 def _of_parked(s: Situation, item: Work) -> list[Cause]:

@@ -11,21 +11,26 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.authoring.registry import MAIN_MODULES
+from holdfast.core.decider_operations import DECIDER, INPUT_EVENT
 from holdfast.core.errors import HoldfastError
 from holdfast.core.function_operations import TURN, end_topic, event_topic
 from holdfast.core.graph import Graph
-from holdfast.core.queries import AllWork, Attempts, DeadEvents, EventsFor, Holds, OpenWork, WaitsOf
+from holdfast.core.queries import AllWork, Attempts, DeadEvents, EventsFor, Holds, OpenWork, QueuedEvents, WaitsOf
 from holdfast.core.rows import (
     ACTION_ENOUGH,
     BLOCKED,
     CALL,
     CANCELLING,
+    EFFECT,
+    INBOX,
     LEASED,
+    OPEN_WORK,
     PAUSED,
     PENDING,
     READY,
     RUNNING,
     SUSPENDED,
+    TIMER,
     Event,
     History,
     Hold,
@@ -82,6 +87,7 @@ class Situation:
     mailbox: tuple[str, ...] = ()  # names of events that were sent to it and that it has not taken
     refused: tuple[Event, ...] = ()  # events of its own that are dead letters
     last: History | None = None  # the latest line of a function's record
+    inbox_since: int | None = None  # when the oldest input in the inbox of a decider's instance was queued
 
     @property
     def status(self) -> str:
@@ -95,6 +101,11 @@ class Situation:
     def is_function(self) -> bool:
         return self.run.model == "function"
 
+    @property
+    def is_instance(self) -> bool:
+        """Whether the run is an instance of a decider."""
+        return self.run.model == DECIDER
+
     def is_parked(self, item: Work) -> bool:
         """Whether the item is the turn of a function that waits: nobody can take it before something comes."""
         if item.kind != TURN or self.run.status not in (SUSPENDED, PAUSED, CANCELLING):
@@ -107,6 +118,8 @@ class Situation:
 
     @property
     def title(self) -> str:
+        if self.is_instance:
+            return f"{self.run.workflow}/{self.run.key} (run {self.run.id})"
         return f"run {self.run.id} of {self.run.workflow}"
 
     def says(self, text: str) -> bool:
@@ -121,7 +134,14 @@ class Situation:
         return node if known is None else known.name
 
     def shown(self, item: Work) -> str:
-        """The item for people, who know a call of a function by its action rather than by its address."""
+        """The item for people, who know a call by its action, and an effect by its type, rather than by its address."""
+        if item.kind == EFFECT:
+            return f"effect {item.name.rpartition('.')[2]} ({item.node})"
+        if item.kind == TIMER:
+            key = item.node.removeprefix("timer/")
+            return f"timer {item.name.rpartition(':')[2]} ({item.node})" if key.startswith("#") else f"timer {key}"
+        if item.kind == INBOX:
+            return "its inbox"
         return f"{item.name} ({item.node.rpartition('|')[2]})" if item.kind == CALL else self.name(item.node)
 
     def module_for(self, item: Work | None = None) -> str:
@@ -146,11 +166,14 @@ class Situation:
 async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situation:
     """Read what explains the run. Of a large one only what is open is read, unless something has given up."""
     graph = await _graph(store, run, definitions)
-    question = AllWork(run.id) if run.gave_up or run.ended else OpenWork(run.id)
+    # Of an instance that has ended what is still open matters, and it may have had very many effects.
+    whole = run.gave_up or (run.ended and run.model != DECIDER)
+    question = AllWork(run.id) if whole else OpenWork(run.id)
     latest: dict[str, Work] = {item.node: item for item in await store.rows(question)}
     position = {} if graph is None else {node: place for place, node in enumerate(graph.topological_order)}
     work = tuple(sorted(latest.values(), key=lambda item: position.get(item.node, len(position))))
-    workers = () if run.ended else tuple(await store.workers())
+    over = run.ended and not any(item.status in OPEN_WORK for item in work)
+    workers = () if over else tuple(await store.workers())
     waits = () if run.ended else tuple(Awaited.of(wait) for wait in await store.rows(WaitsOf(run.id)))
     return Situation(
         run=run,
@@ -159,7 +182,7 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
         parents=await _parents(store, run, graph, work),
         workers=workers,
         taken=await _taken(store, work, workers),
-        holds=() if run.ended else tuple(await store.rows(Holds())),
+        holds=() if over else tuple(await store.rows(Holds())),
         paused_at=await _paused_at(store, run),
         graph=graph,
         definitions=definitions,
@@ -168,6 +191,7 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
         mailbox=await _mailbox(store, run),
         refused=await _refused(store, run),
         last=await _last(store, run),
+        inbox_since=await _inbox_since(store, run),
     )
 
 
@@ -203,13 +227,13 @@ async def _paused_at(store: Store, run: Run) -> int:
 
 
 async def _mailbox(store: Store, run: Run) -> tuple[str, ...]:
-    if run.ended or not 0 < run.mailbox <= EVENTS_LOOKED_AT:
+    if run.ended or run.model == DECIDER or not 0 < run.mailbox <= EVENTS_LOOKED_AT:
         return ()
     return tuple(event.name for event in await store.rows(EventsFor(run.id)))
 
 
 async def _refused(store: Store, run: Run) -> tuple[Event, ...]:
-    if run.ended or run.model != "function":
+    if run.model != DECIDER and (run.ended or run.model != "function"):
         return ()
     return tuple(event for event in await store.rows(DeadEvents(EVENTS_LOOKED_AT)) if event.target == run.id)
 
@@ -219,3 +243,10 @@ async def _last(store: Store, run: Run) -> History | None:
         return None
     found = await store.history(run.id, run.entries - 1)
     return found[-1] if found else None
+
+
+async def _inbox_since(store: Store, run: Run) -> int | None:
+    if run.model != DECIDER or not run.mailbox:
+        return None
+    oldest: list[Event] = await store.rows(QueuedEvents(INPUT_EVENT, run.id, 1))
+    return oldest[0].at if oldest else None

@@ -7,9 +7,9 @@ from typing import Final
 
 from holdfast.core.codec import decode_error
 from holdfast.core.function_operations import TURN
-from holdfast.core.rows import ACTION_ENOUGH, PAUSED, SATISFIED, Work
+from holdfast.core.rows import ACTION_ENOUGH, PAUSED, SATISFIED, TIMER, Work
 from holdfast.explain import causes as c
-from holdfast.explain import functions
+from holdfast.explain import deciders, functions
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import MODULE, Situation
 from holdfast.explain.words import brief, clock, command, listed, nodes, span, verb
@@ -37,7 +37,9 @@ def _runs(s: Situation, items: Sequence[Work], worker: str) -> Reason:
         holds = f"{_shown(owner)}, which holds the lease until {clock(owner.lease_until)} and renews it while it lives"
         return functions.runs(s, holds, next(item for item in items if item.kind == TURN))
     since = min(item.started or item.created for item in items)
-    which = f" (attempt {items[0].attempt})" if len(items) == 1 else ""
+    which = "" if len(items) > 1 else f" (attempt {items[0].attempt})"
+    if s.is_instance and which:
+        which = f", attempt {_attempt(items[0])},"
     return Reason(
         f"{_subject(s, items)}{which} {verb(names, 'is', 'are')} running since {clock(since)} ({span(s.now - since)}), "
         f"{_deadline(items)}, on {_shown(owner)}, which holds the lease until {clock(owner.lease_until)} and renews it "
@@ -75,7 +77,7 @@ def _owner_gone(s: Situation, items: Sequence[Work], worker: str) -> Reason:
 def _backing_off(s: Situation, items: Sequence[Work], kind: str, message: str) -> Reason:
     names, first = _names(s, items), min(items, key=lambda item: item.due)
     until = f"until {clock(first.due)} (in {span(first.due - s.now)})"
-    when = f"{until} before attempt {first.attempt}" if len(items) == 1 else f"the first {until}"
+    when = f"{until} before attempt {_attempt(first)}" if len(items) == 1 else f"the first {until}"
     return Reason(
         f"{_subject(s, items)} {verb(names, 'is', 'are')} backing off {when}, after {kind}: {message}; "
         f"{verb(names, 'it is', 'they are')} tried again then without anybody's help",
@@ -137,7 +139,9 @@ def _unknown_step(s: Situation, items: Sequence[Work], queue: str) -> Reason:
     other = [worker for worker in s.live if queue in worker.queues and item.workflow in worker.workflows]
     text = f"{_ready(s, items)}, but no live worker of queue {queue!r} knows {listed(wanted)}"
     fixes = [fix(_start_worker(s, item), *_worker(s, item))]
-    if item.name != item.workflow and not s.is_function:  # a step, and not an action on its own
+    if s.is_instance and other:
+        text += f"; {_workers(other)} {'has' if len(other) == 1 else 'have'} other code of {item.workflow}"
+    elif item.name != item.workflow and not s.is_function:  # a step, and not an action on its own
         if other:
             text += f"; {_workers(other)} {'has' if len(other) == 1 else 'have'} {item.workflow} without it: other code"
         fixes.append(fix(f"to go on without {s.name(item.node)}", "skip", s.run.id, s.name(item.node), *s.app()))
@@ -234,6 +238,8 @@ def gave_up_fixes(s: Situation, item: Work) -> tuple[Fix, ...]:
 
 def _dead(s: Situation, items: Sequence[Work], node: str) -> Reason:
     item, name = items[0], s.name(node)
+    if s.is_instance:
+        return deciders.dead(s, item)
     since = "" if item.finished is None else f" since {clock(item.finished)}"
     message = "" if item.error is None else decode_error(item.error).message
     error = "" if not message or s.says(message[:40]) else f": {brief(message, DEAD_WIDTH)}"
@@ -285,6 +291,8 @@ def _names(s: Situation, items: Sequence[Work]) -> list[str]:
 
 def _subject(s: Situation, items: Sequence[Work]) -> str:
     names = _names(s, items)
+    if s.is_instance:
+        return listed(names)
     if not s.is_function:
         return nodes(names)
     kind = "function" if items[0].kind == TURN else "call"
@@ -294,6 +302,11 @@ def _subject(s: Situation, items: Sequence[Work]) -> str:
 def _ready(s: Situation, items: Sequence[Work]) -> str:
     # A function that is asleep has the same trouble as its calls, later.
     items = [item for item in items if not s.is_parked(item)]
+    if s.is_instance:  # what is due later has a line of its own
+        later, items = items, [item for item in items if item.due <= s.now]
+        if not items:
+            names = _names(s, later)
+            return f"{listed(names)} {verb(names, 'needs', 'need')} a worker when the time comes"
     if not items:
         return "whatever it waits for, somebody has to go on with it then"
     names = _names(s, items)
@@ -301,6 +314,11 @@ def _ready(s: Situation, items: Sequence[Work]) -> str:
     if since > s.now:
         return f"{_subject(s, items)} {verb(names, 'is', 'are')} due at {clock(since)} (in {span(since - s.now)})"
     return f"{_subject(s, items)} {verb(names, 'is', 'are')} ready since {clock(since)}"
+
+
+def _attempt(item: Work) -> int:
+    """Which attempt it is; a timer is one row, which counts its failures."""
+    return item.failures + 1 if item.kind == TIMER else item.attempt
 
 
 def _shown(worker: WorkerRow) -> str:
@@ -346,4 +364,6 @@ _TELL: Final[Mapping[str, Callable[..., Reason]]] = {
     c.WAITS: functions.waits,
     c.SLEEPS: functions.sleeps,
     c.WAITS_FOR_NOTHING: functions.waits_for_nothing,
+    c.BEHIND: deciders.behind,
+    c.TIMER_SET: deciders.timer_set,
 }

@@ -9,6 +9,8 @@ or leased at a time; a *timer* is one work item per key, set anew in place, so t
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
@@ -91,10 +93,9 @@ class DeciderMachine:
             run, last = _cancel_timer(view, run, key, given.cause, last)
         for number, timer in enumerate(decided.timers):
             run = _set_timer(view, run, timer, f"{first}.{number}", handing)
-        now_folded = Folded(decided.state, run.base, folded.snapshot, run.created, code.code)
-        if code.snapshot_every and run.base - folded.snapshot >= code.snapshot_every:
-            now_folded = _snapshot(view, run, now_folded, code)
-        self.folding.note(run, last, now_folded)
+        if code.snapshot_every and run.base // code.snapshot_every > (first - 1) // code.snapshot_every:
+            _keep_state(view, run, decided.state, code)
+        self.folding.note(run, last, Folded(decided.state, run.base, run.created, code.code))
         if code.is_terminal(decided.state):  # I34: asked of the state after the new events
             _end(view, run)
         else:
@@ -180,9 +181,10 @@ class DeciderMachine:
     def next_effect(self, view: View, run: Run, handing: Handing) -> Run:
         """Of the open effects the one that is due first is next, and one at a time. The caller writes the run."""
         effects = [work for work in view.find(OpenWork(run.id)) if work.kind == EFFECT]
-        if not effects or any(work.status == LEASED for work in effects):
+        if not effects:
             return run
-        chosen = min(effects, key=lambda work: (max(work.due, view.now), _asked_in(work)))
+        # One that runs goes on; of the others none may start beside it.
+        chosen = min(effects, key=lambda work: (work.status != LEASED, max(work.due, view.now), _asked_in(work)))
         for work in effects:
             if work.status == READY and work is not chosen:
                 view.put(WORK, replace(work, status=BLOCKED))
@@ -371,13 +373,12 @@ def timer_node(key: str) -> str:
     return f"timer/{key}"
 
 
-def _snapshot(view: View, run: Run, folded: Folded, code: DeciderCode) -> Folded:
-    stored = code.store_state(folded.state)
+def _keep_state(view: View, run: Run, state: Any, code: DeciderCode) -> None:
+    stored = code.store_state(state)
     if stored is not None:
-        state, codec = stored
-        row = Snapshot(run=run.id, sequence=run.base, state=state, codec=codec, code=code.code, at=view.now)
+        data, codec = stored
+        row = Snapshot(run=run.id, sequence=run.base, state=data, codec=codec, code=code.code, at=view.now)
         view.insert(SNAPSHOTS, row)  # instead of the one before, if there is one
-    return replace(folded, snapshot=run.base)
 
 
 __all__ = ["DECIDER", "DeciderMachine", "Given", "code_of", "timer_node"]

@@ -67,6 +67,7 @@ class DeciderCode(Protocol):
     queue: str
     snapshot_every: int  # events between two snapshots; 0: none are made
     window: Window | None
+    command_retention: int  # microseconds for which a command id is remembered
     retry: Retry  # of effects and timers
     state_is_immutable: bool  # if not, a remembered state is copied before anybody's code gets it
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from holdfast.core.decider_operations import (
     DECIDER,
     DUPLICATE,
+    IGNORED,
     INBOX_NODE,
     INPUT_EVENT,
     DrainInbox,
@@ -24,6 +25,7 @@ from holdfast.core.operations import RECORDED, Changed, Operation, Settled
 from holdfast.core.queries import FactsCausedBy, QueuedEvents
 from holdfast.core.rows import (
     COMPLETED,
+    DEAD,
     DEAD_EVENT,
     EVENTS,
     INBOX,
@@ -94,6 +96,11 @@ class DeciderOperations:
             return _told(run, QUEUED)  # K8: and a worker has applied it meanwhile
         if not _note_command(view, run, op.command, op.data, code):
             return _told(run, DUPLICATE)
+        if run.ended:  # I34
+            given = Given(
+                data=op.data, codec=op.codec, cause=op.id, source=INBOX, command=op.command, observe=op.observe
+            )
+            return _told(self.machine.observed(view, run, given, code, IGNORED), IGNORED)
         at = max(view.now, run.due + 1)  # of one instance no two are queued at the same time, so the order is total
         view.insert(
             EVENTS,
@@ -109,7 +116,7 @@ class DeciderOperations:
         run, inbox = held
         run = mark_running(run, view.now)
         handing = Handing(op.offer, self.definitions)
-        for event in view.find(QueuedEvents(INPUT_EVENT, run.id, op.limit))[: op.limit]:
+        for event in _oldest_inputs(view, run, op.limit):
             view.delete(EVENTS, event)
             run = replace(run, mailbox=run.mailbox - 1)
             view.put(RUNS, run)
@@ -125,7 +132,7 @@ class DeciderOperations:
         if isinstance(held, Settled):
             return held
         run, inbox = held
-        for event in view.find(QueuedEvents(INPUT_EVENT, run.id, 1)):
+        for event in _oldest_inputs(view, run, 1):
             if event.id == op.event:
                 view.put(EVENTS, replace(event, status=DEAD_EVENT, reason=op.reason))
                 run = replace(run, mailbox=run.mailbox - 1)
@@ -133,6 +140,7 @@ class DeciderOperations:
         return Settled(verdict=RECORDED, run_status=run.status)
 
     def forget_snapshot(self, view: View, op: ForgetSnapshot) -> Changed:
+        view.committed(SNAPSHOTS, (op.run,))  # one of this batch may stand in front of it: both are to go
         run, snapshot = view.run(op.run), view.get(SNAPSHOTS, (op.run,))
         if run is None or snapshot is None:
             return Changed(changed=False, status="" if run is None else run.status)
@@ -149,6 +157,14 @@ class DeciderOperations:
             run = replace(run, active=run.active - 1)
         view.put(RUNS, run)
         return run
+
+
+def _oldest_inputs(view: View, run: Run, count: int) -> list[Event]:
+    for limit in (count, count + 1_000, None):
+        found, complete = view.oldest(QueuedEvents(INPUT_EVENT, run.id, limit), limit)
+        if complete or len(found) >= count:
+            return found[:count]
+    return []
 
 
 def open_inbox(view: View, run: Run) -> Run:
@@ -174,7 +190,7 @@ def open_inbox(view: View, run: Run) -> Run:
         return run
     again = replace(inbox, status=READY, worker=None, due=view.now, error=None, started=None, finished=None)
     view.put(WORK, make_ready(view, run, again, Handing(None)))
-    return replace(run, active=run.active + 1)
+    return replace(run, active=run.active + 1, gave_up=run.gave_up - (inbox.status == DEAD))
 
 
 def _instance(view: View, op: InputGiven, code: DeciderCode) -> Run:
@@ -208,9 +224,13 @@ def _note_command(view: View, run: Run, command: str | None, data: bytes, code: 
     """I12: an input under a command id applies once; where the decider has a window, so do equal inputs within it."""
     if command is not None:
         key = (run.id, f"command:{command}")
-        if view.probe(INPUTS, key) is not None:
+        known = view.probe(INPUTS, key)
+        if known is None:
+            view.insert(INPUTS, Input(scope=run.id, id=key[1], run=run.id, answer=_digest(data), at=view.now))
+            return True
+        if view.now - known.at <= code.command_retention:
             return False
-        view.insert(INPUTS, Input(scope=run.id, id=key[1], run=run.id, answer=_digest(data), at=view.now))
+        view.put(INPUTS, replace(known, answer=_digest(data), at=view.now))
         return True
     window = code.window
     if window is None:

@@ -106,6 +106,9 @@ class EventOperations:
         if event is None or event.status == QUEUED_EVENT:
             return Changed(changed=False)  # K8, or somebody else has seen to it
         run = view.run(event.target) if event.target is not None else None
+        if run is not None and run.model == DECIDER and run.ended:  # I34: accepted and ignored, as any input is now
+            view.delete(EVENTS, event)
+            return Changed(changed=True)
         if run is not None and run.model == DECIDER:  # an input that could not be decided goes to the end of the line
             at = max(view.now, run.due + 1)
             view.put(EVENTS, replace(event, status=QUEUED_EVENT, at=at, reason=None))
@@ -176,9 +179,9 @@ def oldest_queued(view: View, name: str, target: str | None) -> Event | None:
 def _first(view: View, question: Callable[[int | None], Query], wanted: Callable[[T], bool]) -> T | None:
     """The first row that is wanted, without reading all of possibly very many."""
     for limit in AT_ONCE:
-        query = question(limit)
-        found = next(filter(wanted, view.find(query)), None)
-        if found is not None or limit is None or view.stored_count(query) < limit:
+        rows, complete = view.oldest(question(limit), limit)
+        found = next(filter(wanted, rows), None)
+        if found is not None or complete:
             return found
     return None
 

@@ -26,11 +26,10 @@ REMEMBERED = 20_000  # states
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """A state, the length of the stream it came from, and how long the stream was at its last snapshot."""
+    """A state, and the length of the stream it came from."""
 
     state: Any
     sequence: int
-    snapshot: int
     created: int = 0  # when the run was created: a pruned one's successor has the same id
     code: str = ""
 
@@ -82,12 +81,12 @@ class Folding:
 
     def _from_snapshot(self, view: View, run: Run, code: DeciderCode) -> Folded:
         if run.base == 0:
-            return Folded(code.initial(), 0, 0, run.created, code.code)
+            return Folded(code.initial(), 0, run.created, code.code)
         snapshot = view.get(SNAPSHOTS, (run.id,))
         restored = None if snapshot is None else restore(snapshot.state, snapshot.codec, snapshot.code, code)
         if snapshot is None or restored is None or snapshot.sequence > run.base:
-            return Folded(code.initial(), 0, 0, run.created, code.code)
-        return Folded(restored[0], snapshot.sequence, snapshot.sequence, run.created, code.code)
+            return Folded(code.initial(), 0, run.created, code.code)
+        return Folded(restored[0], snapshot.sequence, run.created, code.code)
 
     def note(self, run: Run, last: Fact, folded: Folded) -> None:
         """A decision has brought an instance here. It counts once it is committed."""

@@ -162,8 +162,11 @@ def is_draining(view: View, workflow: str) -> bool:
     return any(hold.scope == "drain" and hold.name == workflow for hold in _holds(view))
 
 
+_HOLDS = Holds()  # asked for with every step
+
+
 def _holds(view: View) -> list[Hold]:
-    return view.find(Holds())
+    return view.find(_HOLDS)
 
 
 def make_ready(view: View, run: Run, work: Work, handing: Handing) -> Work:

@@ -39,6 +39,7 @@ from holdfast.core.rows import (
     LEASED,
     PAUSED,
     PENDING,
+    PROJECTION,
     READY,
     RUNNING,
     RUNS,
@@ -62,6 +63,7 @@ from holdfast.models.machine import (
     record,
     why,
 )
+from holdfast.models.projection import failed_place, skip_event
 
 FINAL = (COMPLETED, CANCELLED, CANCELLING)
 
@@ -79,6 +81,17 @@ _STANDING = {
 def _is_final(run: Run) -> bool:
     """Whether nothing of the run can be tried again. The last effects of an instance that has ended can (I34)."""
     return run.status in FINAL and not (run.model == DECIDER and run.status == COMPLETED)
+
+
+def _skip_event_of(view: View, run: Run, work: Work, by: str) -> Changed:
+    """A projection passes over the event that it stands before."""
+    place = failed_place(work)
+    if place is None:
+        raise UsageError(
+            f"{run.workflow} does not stand before an event that it cannot take",
+            hint=f"`holdfast retry {run.id}` lets it try again; `holdfast projections skip` finds its next event",
+        )
+    return skip_event(view, run, work, place.position, by)
 
 
 def _ask(run: Run) -> str:
@@ -210,6 +223,8 @@ class Operators:
                 f"{name} of run {run.id} is a decider's {latest.kind}, and nothing waits for it that could go on",
                 hint=f"`holdfast retry {run.id}` tries dead letters again; `holdfast dead discard` closes one",
             )
+        if latest is not None and latest.kind == PROJECTION:
+            return _skip_event_of(view, run, latest, op.by)
         if status == SKIPPED:
             return Changed(changed=False, status=run.status)  # K8: whoever asks again is not told off
         if run.status in FINAL or status in (COMPLETED, LEASED):
@@ -246,6 +261,13 @@ class Operators:
         attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
         if not attempts or attempts[-1].status != DEAD:
             return Changed(changed=False, status=run.status)
+        if attempts[-1].kind == PROJECTION:  # its dead letter is an event: closed for good, it is passed over
+            return _skip_event_of(view, run, attempts[-1], op.by)
+        if attempts[-1].kind == INBOX:
+            raise UsageError(
+                f"the inbox of run {run.id} holds {run.mailbox} inputs and cannot be discarded",
+                hint=f"`holdfast retry {run.id}` looks into it again",
+            )
         view.put(WORK, replace(attempts[-1], status=CANCELLED, token=attempts[-1].token + 1))
         run = record(view, run, "dead letter discarded", by=op.by, node=op.node)
         run = replace(run, gave_up=max(0, run.gave_up - 1))

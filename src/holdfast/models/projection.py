@@ -194,6 +194,8 @@ class ProjectionOperations:
                 f"{run.workflow} was cancelled, and that is for good",
                 hint="give the projection another name=, and it begins with the first event",
             )
+        if run.base == 0 and work.status == READY and not work.failures:
+            return Changed(changed=False, status=run.status)  # K8: it stands at the beginning, and nobody owns it
         run = record(view, run, "rebuilt", by=op.by, position=run.base)
         run = _set_out(view, replace(run, base=0), work)
         return Changed(changed=True, status=run.status)

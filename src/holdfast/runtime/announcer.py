@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 
 from holdfast.coordinator import Commit
 from holdfast.core.errors import StoreError
 from holdfast.core.function_operations import ENTRY_KINDS, TURN, ContinueAs, TakeTurn
 from holdfast.core.rows import HISTORY
+from holdfast.core.rows import STREAM as STREAM_TABLE
 from holdfast.core.rows import WORK as WORK_TABLE
 from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.engine")
 
 PAUSE_SECONDS = 0.005
-WORK, ENDED = "work", "ended"
+WORK, ENDED, STREAM = "work", "ended", "stream"
 
 
 class Announcer:
-    """Tells others that there is work, that a run has ended or was told something. Losing a hint costs them a poll."""
+    """Tells others that there is work, that a run has ended or was told something. Losing a hint costs them a poll.
 
-    def __init__(self, store: Store) -> None:
+    New events of streams are told only while somebody may read them: where `tells_streams` says so.
+    """
+
+    def __init__(self, store: Store, tells_streams: Callable[[], bool] = lambda: False) -> None:
         self._store = store
+        self._tells_streams = tells_streams
         self._pending: set[str] = set()
         self._sender: asyncio.Task[None] | None = None
 
@@ -32,6 +38,8 @@ class Announcer:
             self._pending.add(WORK)
         if commit.ended_runs() or _tells_a_driver(commit):
             self._pending.add(ENDED)
+        if STREAM_TABLE in commit.changes.inserts and self._tells_streams():
+            self._pending.add(STREAM)
         if self._pending and (self._sender is None or self._sender.done()):
             self._sender = asyncio.get_running_loop().create_task(self._send(), name="holdfast-announcer")
 

@@ -141,7 +141,7 @@ class AttemptRunner:
         if work.kind in SET_IN_PLACE:
             return await self._instances.settle(work, offer)
         try:
-            graph = await self._definitions.load(self._store, attempt.run)
+            graph = self._definitions.at_hand(attempt.run) or await self._definitions.load(self._store, attempt.run)
             invocation = invocation_of(
                 self._definitions, work, attempt.run, graph, self._payload_limit_bytes, self._codecs
             )

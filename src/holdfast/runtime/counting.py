@@ -22,20 +22,23 @@ class Counting:
         metrics.observe(t.COMMIT_SECONDS, commit.spent.write)
         if commit.locked:  # the fast path reads nothing, and a zero each time would hide what reading costs
             metrics.observe(t.LOAD_SECONDS, commit.spent.load)
-        attempts = {WORK.key(work) for work in commit.changes.inserts.get(WORK, ())}
+        completions = 0
         for operation, result in commit.pairs:
             if isinstance(result, BaseException):
                 metrics.count(t.REFUSED_OPERATIONS)
             elif not isinstance(result, Settled) or result.verdict != RECORDED:
                 continue
             elif isinstance(operation, CompleteWork):
-                metrics.count(t.COMPLETIONS)
+                completions += 1
             elif isinstance(operation, FailWork):
                 metrics.count(t.TIMEOUTS if operation.timed_out else t.FAILURES)
-                if (operation.run, operation.node, operation.attempt + 1) in attempts:
+                again = (operation.run, operation.node, operation.attempt + 1)
+                if any(WORK.key(work) == again for work in commit.changes.inserts.get(WORK, ())):
                     metrics.count(t.RETRIES)
             elif isinstance(operation, LapseWork):
                 metrics.count(t.LEASE_LOSSES)
+        if completions:
+            metrics.count(t.COMPLETIONS, completions)
         dead = sum(1 for work in commit.changes.rows(WORK) if work.status == DEAD)
         if dead:
             metrics.count(t.DEAD_LETTERS, dead)

@@ -11,6 +11,7 @@ from holdfast.authoring.dags import Dag
 from holdfast.authoring.decider_code import BoundDecider, bound_decider
 from holdfast.authoring.deciders import Decider
 from holdfast.authoring.functions import Workflow
+from holdfast.authoring.projections import Projection
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.startable import graph_of_action
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs
@@ -49,8 +50,11 @@ class RegistryDefinitions:
         self._payload_limit_bytes = payload_limit_bytes
         self._deciders: dict[type[Decider[Any, Any, Any, Any]], BoundDecider] = {}
         self.folding = Folding()
+        self._projections: tuple[int, dict[str, Projection[Any]]] = (-1, {})
         self._seen: CodeSeen = {}
-        self._of_actions: dict[tuple[str, Action[..., Any]], Graph] = {}
+        self._of_code: dict[str, Graph] = {}
+        self._of_code_version = -1  # of the registry, when these were read
+        self._versions_seen = -1  # of the registry, when everything in it was seen
         self._stored: OrderedDict[str, Graph] = OrderedDict()
         self._stored_nodes = 0
         self._known: tuple[int, tuple[str, ...], tuple[str, ...], frozenset[str]] = (-1, (), (), frozenset())
@@ -65,16 +69,18 @@ class RegistryDefinitions:
         return graph
 
     def of_code(self, workflow: str) -> Graph | None:
-        """The graph that the code of this process has for a workflow."""
-        found = self.thing(workflow)
-        if isinstance(found, Action):
-            graph = self._of_actions.get((workflow, found))
-            if graph is None:
-                graph = self._of_actions[(workflow, found)] = graph_of_action(found, workflow)
-            return graph
-        if isinstance(found, type) and issubclass(found, Dag):
-            return found.compiled_dag()
-        return None
+        """The graph that the code of this process has for a workflow. Asked for several times with every step."""
+        if self._of_code_version != self.registry.version:
+            self._of_code.clear()
+            self._of_code_version = self.registry.version
+        graph = self._of_code.get(workflow)
+        if graph is None:
+            found = self.thing(workflow)
+            if isinstance(found, Action):
+                graph = self._of_code[workflow] = graph_of_action(found, workflow)
+            elif isinstance(found, type) and issubclass(found, Dag):
+                graph = self._of_code[workflow] = found.compiled_dag()
+        return graph
 
     def parsed(self, definition: Definition) -> Graph:
         graph = self.remembered(definition.id)
@@ -97,6 +103,10 @@ class RegistryDefinitions:
         while self._stored_nodes > CACHED_NODES and len(self._stored) > 1:
             _, oldest = self._stored.popitem(last=False)
             self._stored_nodes -= len(oldest.nodes)
+
+    def at_hand(self, run: Run) -> Graph | None:
+        """The graph of a run, if it need not be read from the store."""
+        return self.of_code(run.workflow) if run.definition is None else self.remembered(run.definition)
 
     async def load(self, store: Store, run: Run) -> Graph | None:
         """The graph of a run, read from the store if need be; not inside a decision.
@@ -135,9 +145,13 @@ class RegistryDefinitions:
 
     async def see_code(self, store: Store, *, serve: bool = False) -> None:
         """Tell the store which code is deployed here, whether to serve it, and learn since when it is."""
+        registered = self.registry.version
+        if self._versions_seen == registered and not serve:
+            return  # every start comes by here
         versions = self.versions()
         if any(version not in self._seen or (serve and not self._seen[version].served) for version in versions):
             self._seen |= await store.see_code(self._graphs(versions), serve=serve)
+        self._versions_seen = registered
 
     async def see_code_again(self, store: Store) -> None:
         """A deploy was rolled back: what is served here is the latest again, where nobody alive serves the latest."""
@@ -181,6 +195,13 @@ class RegistryDefinitions:
             code = self._deciders[found] = bound_decider(found, self._codecs, self._payload_limit_bytes)
         return code
 
+    def projections(self) -> dict[str, Projection[Any]]:
+        """The projections of this process, by each workflow name that their runs may be stored under."""
+        if self._projections[0] != self.registry.version:
+            found = {name: made for name, made in self.registry.workflows.items() if isinstance(made, Projection)}
+            self._projections = (self.registry.version, found)
+        return self._projections[1]
+
     def can_run(self, work: Work) -> bool:
         return work.name in self._names()[3]
 
@@ -192,7 +213,7 @@ class RegistryDefinitions:
         """Every queue that a definition of this process names."""
         named = [action.policy.queue for action in self.registry.actions.values()]
         for found in self.registry.workflows.values():
-            if isinstance(found, Workflow):
+            if isinstance(found, Workflow | Projection):
                 named.append(found.queue)
             elif isinstance(found, type) and issubclass(found, Decider):
                 named.append(found.__decider__.options.queue)

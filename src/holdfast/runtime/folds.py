@@ -41,7 +41,7 @@ async def folded_now(store: Store, run: Run, code: DeciderCode, definitions: Reg
 
 async def folded_up_to(store: Store, run: Run, code: DeciderCode, sequence: int, start: Folded | None = None) -> Folded:
     """The state after this event of an instance."""
-    folded = start or Folded(code.initial(), 0, 0, run.created, code.code)
+    folded = start or Folded(code.initial(), 0, run.created, code.code)
     while folded.sequence < sequence:
         facts: list[Fact] = await store.rows(StreamAfter(run.id, folded.sequence, PAGE))
         facts = [fact for fact in facts if fact.sequence <= sequence]
@@ -57,5 +57,5 @@ async def _from_snapshot(store: Store, run: Run, code: DeciderCode) -> Folded | 
     for snapshot in snapshots:
         restored = restore(snapshot.state, snapshot.codec, snapshot.code, code)
         if restored is not None and snapshot.sequence <= run.base:
-            return Folded(restored[0], snapshot.sequence, snapshot.sequence, run.created, code.code)
+            return Folded(restored[0], snapshot.sequence, run.created, code.code)
     return None

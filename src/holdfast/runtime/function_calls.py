@@ -44,6 +44,7 @@ from holdfast.runtime.folds import submit
 from holdfast.runtime.function_run import LiveFunction
 from holdfast.runtime.instances import run_of_instance
 from holdfast.runtime.invocation import invocation_of_call
+from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import Pending
 from holdfast.store.contract import Store
 
@@ -51,15 +52,15 @@ Outcome = Entry | QueuedCall
 
 
 class Step(msgspec.Struct, eq=False):
-    """What there is to say in one turn."""
+    """What there is to say in one turn. Mostly one entry and nothing else: lists are made when needed."""
 
-    entries: list[Entry] = []
-    calls: list[QueuedCall] = []
-    opens: list[OpenWait] = []
-    closes: list[str] = []
-    children: list[StartRun] = []
-    refuses: list[Refusal] = []
-    unread: list[int] = []
+    entries: Sequence[Entry] = ()
+    calls: Sequence[QueuedCall] = ()
+    opens: Sequence[OpenWait] = ()
+    closes: Sequence[str] = ()
+    children: Sequence[StartRun] = ()
+    refuses: Sequence[Refusal] = ()
+    unread: Sequence[int] = ()
     inline: Awaitable[Outcome] | None = None
 
     @property
@@ -71,18 +72,17 @@ class Step(msgspec.Struct, eq=False):
     def add_outcomes(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
             if isinstance(outcome, Entry):
-                self.entries.append(outcome)
+                self.entries = extended(self.entries, outcome)
             else:
-                self.calls.append(outcome)
+                self.calls = extended(self.calls, outcome)
 
     def add_refusals(self, function: LiveFunction) -> None:
         """Events that could not be let in: dead letters, while the function waits on."""
-        for sequence, refused in function.refused.items():
+        for sequence, refused in function.take_refused().items():
             wait: Wait = refused.pending.payload
-            self.refuses.append(Refusal(sequence, refused.reason))
+            self.refuses = extended(self.refuses, Refusal(sequence, refused.reason))
             if refused.pending.address in function.loop.pending:
-                self.opens.append(_open(refused.pending, wait.events, wait.runs))
-        function.refused.clear()
+                self.opens = extended(self.opens, _open(refused.pending, wait.events, wait.runs))
 
     def add_due_timers(self, function: LiveFunction, now: int) -> None:
         """The times that have come. One that the function gives up meanwhile is skipped when it is delivered.
@@ -91,16 +91,17 @@ class Step(msgspec.Struct, eq=False):
         """
         timer = function.loop.next_timer()
         if timer is not None and timer[1] <= now:
-            self.entries.append(Entry(address=timer[0], kind=TIMER))
+            self.entries = extended(self.entries, Entry(address=timer[0], kind=TIMER))
         if not function.deadlines:
             return
         opening = {wait.address for wait in self.opens}
         for address, due in sorted(function.deadlines.items(), key=lambda each: (each[1], each[0])):
             pending = function.loop.pending.get(address)
             if due <= now and pending is not None and address not in opening:
-                self.entries.append(Entry(address=address, kind=TIMER, name=pending.name, digest=pending.digest))
+                entry = Entry(address=address, kind=TIMER, name=pending.name, digest=pending.digest)
+                self.entries = extended(self.entries, entry)
                 if address in function.opened:
-                    self.closes.append(address)
+                    self.closes = extended(self.closes, address)
 
 
 class CallRunner:
@@ -131,9 +132,8 @@ class CallRunner:
 
     def plan(self, function: LiveFunction, turn: Work, run: Run) -> Step:
         """Start what is new, and say what of it the store must know."""
-        step = Step()
-        step.closes, function.given_up = function.given_up, []
-        step.unread, function.unread = function.unread, []
+        step = Step(closes=function.given_up, unread=function.unread)
+        function.given_up = function.unread = ()
         for given_up in function.loop.withdrawn_requests():
             task = function.running.pop(given_up.address, None)
             if task is not None:
@@ -141,7 +141,7 @@ class CallRunner:
             function.deadlines.pop(given_up.address, None)
             if given_up.address in function.opened:
                 function.opened.discard(given_up.address)
-                step.closes.append(given_up.address)
+                step.closes = extended(step.closes, given_up.address)
         new = function.loop.new_requests()
         for pending in new:
             self._take(function, run, pending, step, alone=len(new) == 1)
@@ -152,18 +152,18 @@ class CallRunner:
         match request:
             # A transactional one commits with its result, and so is settled by whoever runs it.
             case ActionCall() if request.action.policy.queue is not None or request.action.transactional:
-                step.calls.append(self._queued(function, run, pending, request))
+                step.calls = extended(step.calls, self._queued(function, run, pending, request))
             case SideEffect():
-                step.entries.append(self._side_effect(pending, request))
+                step.entries = extended(step.entries, self._side_effect(pending, request))
             case Wait():
                 if request.until_us is not None:
-                    function.deadlines[pending.address] = request.until_us
+                    function.set_deadline(pending.address, request.until_us)
                 if request.events or request.runs:
-                    step.opens.append(_open(pending, request.events, request.runs))
+                    step.opens = extended(step.opens, _open(pending, request.events, request.runs))
             case ChildCall():
                 self._child(function, run, pending, request, step)
             case ChildResult():
-                step.opens.append(_open(pending, (), (request.run_id,)))
+                step.opens = extended(step.opens, _open(pending, (), (request.run_id,)))
             case _:
                 work = self._perform(function, run, pending)
                 # A lone call needs no task of its own, as nothing else of the function is going on. A wait that was
@@ -177,13 +177,13 @@ class CallRunner:
     def _start(self, function: LiveFunction, address: str, work: Awaitable[Outcome]) -> None:
         async def carry_out() -> None:
             try:
-                outcome = await work  # first: what is appended to must be the list of then, not of now
-                function.outcomes.append(outcome)
+                outcome = await work  # first: what it is added to must be what is there then, not now
+                function.outcomes = extended(function.outcomes, outcome)
             finally:
                 function.running.pop(address, None)
                 function.news.set()
 
-        function.running[address] = asyncio.get_running_loop().create_task(carry_out())
+        function.set_running(address, asyncio.get_running_loop().create_task(carry_out()))
 
     async def _perform(self, function: LiveFunction, run: Run, pending: Pending) -> Outcome:
         request = pending.payload
@@ -282,13 +282,13 @@ class CallRunner:
         try:
             start = self._child_start(function, run, pending, request)
         except Exception as error:
-            step.entries.append(_failure(pending, encode_error(error)))
+            step.entries = extended(step.entries, _failure(pending, encode_error(error)))
             return
-        step.children.append(start)
+        step.children = extended(step.children, start)
         if request.awaits:
-            step.opens.append(_open(pending, (), (start.run,)))
+            step.opens = extended(step.opens, _open(pending, (), (start.run,)))
         else:
-            step.entries.append(_result(pending, start.run.encode(), CHILD_CODEC))
+            step.entries = extended(step.entries, _result(pending, start.run.encode(), CHILD_CODEC))
 
     def _child_start(self, function: LiveFunction, run: Run, pending: Pending, request: ChildCall) -> StartRun:
         if run.depth >= self._child_depth:

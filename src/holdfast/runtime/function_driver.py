@@ -53,6 +53,7 @@ from holdfast.core.settings import Settings
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.function_calls import CallRunner, Step
 from holdfast.runtime.function_run import Ended, LiveFunction, StoredRequest
+from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_refusals import NotDurable
 from holdfast.runtime.run_watchdog import RunWatchdog
 from holdfast.runtime.system import Within
@@ -201,7 +202,8 @@ class FunctionDriver:
                 continue
             step = self._calls.plan(function, work, run)
             if step.inline is not None:
-                function.outcomes.append(await step.inline)  # and there is nothing else in this step
+                outcome = await step.inline  # and there is nothing else in this step
+                function.outcomes = extended(function.outcomes, outcome)
             step.add_outcomes(function.take_outcomes())
             step.add_due_timers(function, self._store.now())
             may_park = not function.running and not step.entries
@@ -240,7 +242,7 @@ class FunctionDriver:
             attempt=work.attempt,
             token=work.token,
             known=function.known,
-            entries=(*function.take_patches(), *step.entries),
+            entries=(*function.take_patches(), *step.entries) if function.has_new_patches else tuple(step.entries),
             calls=tuple(step.calls),
             opens=tuple(step.opens),
             closes=tuple(step.closes),
@@ -344,7 +346,7 @@ class _Delivery:
             return
         answer, function = submitted.result(), self._function
         if answer.verdict != STALE and self._step.opens:
-            function.opened.update(wait.address for wait in self._step.opens)
+            function.set_opened(wait.address for wait in self._step.opens)
         if answer.verdict != RECORDED or answer.last != function.known + len(answer.entries):
             return
         self.done = True

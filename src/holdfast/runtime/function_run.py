@@ -52,6 +52,7 @@ from holdfast.core.rows import CANCELLED, COMPLETED, Run
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
 from holdfast.runtime.definitions import known_exception
+from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
 from holdfast.runtime.run_loop import RunLoop
 from holdfast.runtime.run_mismatch import waits_for_something_else
@@ -63,7 +64,12 @@ StoredRequest = tuple[str, str]
 LONG_HISTORY = 10_000
 # One for all functions, as very many may wait here: an empty set takes 200 bytes.
 _NO_NAMES: Final[frozenset[str]] = frozenset()
-_NOTHING_STORED: Final[dict[str, StoredRequest]] = {}  # never written to
+_NOTHING_STORED: Final[dict[str, StoredRequest]] = {}  # never written to, nor are these
+_NOTHING_RUNNING: Final[dict[str, asyncio.Task[None]]] = {}
+_NOTHING_OPENED: Final[set[str]] = set()
+_NO_DEADLINES: Final[dict[str, int]] = {}
+_NOTHING_REFUSED: Final[dict[int, RefusedEvent]] = {}
+_NOTHING_EXPOSED: Final[dict[str, Callable[[], Any]]] = {}
 _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
 _decode_sent = msgspec.json.Decoder(Sent).decode
 
@@ -169,22 +175,22 @@ class LiveFunction:
         self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
         self.news = News()
-        self.running: dict[str, asyncio.Task[None]] = {}  # calls that are in flight in this process, by address
-        self.outcomes: list[Any] = []  # what came of them, not yet committed
-        self.opened: set[str] = set()  # waits that the store knows of
-        self.deadlines: dict[str, int] = {}
-        self.exposed: dict[str, Callable[[], Any]] = {}
-        self.refused: dict[int, RefusedEvent] = {}  # events that were not let in, by sequence, not yet recorded so
+        self.running = _NOTHING_RUNNING  # calls that are in flight in this process, by address
+        self.outcomes: Sequence[Any] = ()  # what came of them, not yet committed
+        self.opened = _NOTHING_OPENED  # waits that the store knows of
+        self.deadlines = _NO_DEADLINES
+        self.exposed = _NOTHING_EXPOSED
+        self.refused = _NOTHING_REFUSED  # events that were not let in, by sequence, not yet recorded so
         self._behind = True  # what the code does has been done before: entries are left to deliver
         self._stored = _NOTHING_STORED
-        self.given_up: list[str] = []  # waits of the store that the code does not wait for any more
-        self.unread: list[int] = []  # events that came for such a wait, by sequence: they are for the next one
+        self.given_up: Sequence[str] = ()  # waits of the store that the code does not wait for any more
+        self.unread: Sequence[int] = ()  # events that came for such a wait, by sequence: they are for the next one
         self._workflow = workflow
         self._codecs = codecs
         self._failed_at = 0
-        self._rollbacks: list[ActionCall] = []
+        self._rollbacks: list[ActionCall] | None = None
         self._patches = _NO_NAMES
-        self._new_patches: list[str] = []
+        self._new_patches: Sequence[str] = ()
         self._asked_unpatched = _NO_NAMES
 
     # -- for the driver
@@ -209,7 +215,7 @@ class LiveFunction:
             if asked is None or (self._present_name(name, asked), digest) != (asked.name, asked.digest):
                 raise self._told(waits_for_something_else(self.run_id, address, name, asked, self.loop.done))
         # Given up by the code, and then the process died: no event must be taken for such a wait any more.
-        self.given_up = [address for address in stored if address not in self.loop.pending]
+        self.given_up = tuple(address for address in stored if address not in self.loop.pending)
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], entries: Sequence[Numbered] = ()) -> None:
         """Start the function, and let in what is recorded. Not inside a task."""
@@ -256,14 +262,15 @@ class LiveFunction:
             return
         pending = self.loop.pending.get(entry.address)
         if entry.kind == EVENT and pending is None:
-            self.unread.append(numbered.sequence)
+            self.unread = extended(self.unread, numbered.sequence)
         try:
             kind, value = self._decoded(entry, pending, numbered.at)
         except PayloadRefused as error:
             if entry.kind != EVENT or pending is None or (entry.name, entry.digest) != (pending.name, pending.digest):
                 raise
             # Sent by who did not know its type. The function is not to be told, now or in a replay: it goes on waiting.
-            self.refused[numbered.sequence] = RefusedEvent(pending, entry.event, entry.source, str(error))
+            refused = RefusedEvent(pending, entry.event, entry.source, str(error))
+            self.refused = {**self.refused, numbered.sequence: refused}
             return
         self.deadlines.pop(entry.address, None)
         told = run_calls.Entry(
@@ -385,16 +392,35 @@ class LiveFunction:
         earliest = min(self.deadlines.values())
         return earliest if timer is None else min(earliest, timer[1])
 
-    def take_outcomes(self) -> list[Any]:
-        outcomes, self.outcomes = self.outcomes, []
+    def set_opened(self, addresses: Iterable[str]) -> None:
+        if self.opened is _NOTHING_OPENED:
+            self.opened = set()
+        self.opened.update(addresses)
+
+    def set_deadline(self, address: str, at: int) -> None:
+        if self.deadlines is _NO_DEADLINES:
+            self.deadlines = {}
+        self.deadlines[address] = at
+
+    def set_running(self, address: str, task: asyncio.Task[None]) -> None:
+        if self.running is _NOTHING_RUNNING:
+            self.running = {}
+        self.running[address] = task
+
+    def take_outcomes(self) -> Sequence[Any]:
+        outcomes, self.outcomes = self.outcomes, ()
         return outcomes
+
+    def take_refused(self) -> Mapping[int, RefusedEvent]:
+        refused, self.refused = self.refused, _NOTHING_REFUSED
+        return refused
 
     @property
     def has_new_patches(self) -> bool:
         return bool(self._new_patches)
 
     def take_patches(self) -> list[Entry]:
-        names, self._new_patches = self._new_patches, []
+        names, self._new_patches = self._new_patches, ()
         return [Entry(address="", kind=PATCH, name=name) for name in names]
 
     async def stop_calls(self) -> None:
@@ -452,10 +478,10 @@ class LiveFunction:
         return self.loop.rng()
 
     def on_rollback(self, action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self._rollbacks.append(ActionCall(action, args, kwargs))
+        self._rollbacks = extended(self._rollbacks or (), ActionCall(action, args, kwargs))
 
     def expose(self, name: str, fn: Callable[[], Any]) -> None:
-        self.exposed[name] = fn
+        self.exposed = {**self.exposed, name: fn}
 
     def patched(self, name: str) -> bool:
         if name in self._patches:
@@ -464,7 +490,7 @@ class LiveFunction:
             self._asked_unpatched |= {name}
             return False
         self._patches |= {name}
-        self._new_patches.append(name)
+        self._new_patches = extended(self._new_patches, name)
         return True
 
     def continue_as(self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Never:

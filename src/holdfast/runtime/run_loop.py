@@ -35,12 +35,13 @@ import random
 import sys
 from asyncio import _get_running_loop, _set_running_loop
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from types import CodeType, MappingProxyType
 from typing import Any, Final, TypeVarTuple
 from uuid import UUID
 
+from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import (
     CANCEL,
     ERROR,
@@ -102,7 +103,7 @@ class RunLoop(DurableOnly):
         self.main: RunTask | None = None
         self.fault: NotDurable | None = None
         self.on_fault: Callable[[], None] | None = None
-        self.complaints: list[Complaint] = []
+        self.complaints: Sequence[Complaint] = ()
         self._watchdog = watchdog
         self._closed = False
         self._outcome: Outcome | None = None  # once it has left memory
@@ -110,11 +111,10 @@ class RunLoop(DurableOnly):
         self._timers = RunTimers()
         self._pending: dict[str, Pending] = {}
         self._fresh: dict[str, Pending] = {}
-        self._withdrawn: list[Pending] = []
+        self._withdrawn: Sequence[Pending] = ()
         self._asked = 0
         # A branch stays known after its task has ended: an entry for a call that it withdrew may come any time.
-        self._callbacks = Branch(CALLBACKS)
-        self._branches: dict[str, Branch] = {CALLBACKS: self._callbacks}
+        self._branches: dict[str, Branch] = {}
         self._collected: Branch | None = None
         # Held here until they end, or the garbage collector would close them (run_eviction.py).
         self._tasks: dict[str, RunTask] = {}
@@ -122,7 +122,7 @@ class RunLoop(DurableOnly):
         self._mark = first_mark(run_id, "")
         self._collected_mark = 0
         self._generators: LiveGenerators | None = None
-        self._abandoned: list[AsyncGenerator[Any, Any]] = []
+        self._abandoned: Sequence[AsyncGenerator[Any, Any]] = ()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "ended" if self.done else f"{len(self._pending)} pending"
@@ -171,8 +171,8 @@ class RunLoop(DurableOnly):
 
     def withdrawn_requests(self) -> list[Pending]:
         """Hand over the requests that the driver took and the code has given up since: in-flight work may stop."""
-        withdrawn, self._withdrawn = self._withdrawn, []
-        return withdrawn
+        withdrawn, self._withdrawn = self._withdrawn, ()
+        return list(withdrawn)
 
     def asked_for(self, address: str, *, timer: bool = False) -> bool:
         """Return whether the code has come to this address, whatever became of its request."""
@@ -227,8 +227,9 @@ class RunLoop(DurableOnly):
         outer = self._enter()
         self._closed = True
         try:
-            for held in (self._ready, self._abandoned, self._pending, self._fresh, self._withdrawn):
+            for held in (self._ready, self._pending, self._fresh):
                 held.clear()
+            self._abandoned, self._withdrawn = (), ()
             self._timers = RunTimers()
             close_everything(self, self._tasks, self._generators)
         finally:
@@ -257,7 +258,7 @@ class RunLoop(DurableOnly):
         """Forget a request whose future was cancelled."""
         pending = self._pending.pop(address, None)
         if pending is not None and self._fresh.pop(address, None) is None:
-            self._withdrawn.append(pending)
+            self._withdrawn = extended(self._withdrawn, pending)
 
     def branch(self) -> str:
         """Return the name of the current branch: "" in the main task, "~" in a done-callback."""
@@ -287,7 +288,7 @@ class RunLoop(DurableOnly):
         if task is None:
             if not self.is_running():
                 raise self._woken_from_outside("used")
-            return self._callbacks
+            return self._branches.setdefault(CALLBACKS, Branch(CALLBACKS))
         if task.__class__ is not RunTask:
             raise self._task_made_by_hand()
         branch: Branch = task.branch
@@ -380,7 +381,7 @@ class RunLoop(DurableOnly):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if len(self.complaints) < _COMPLAINTS_KEPT and not self._closed:
-            self.complaints.append(Complaint(str(context.get("message", "")), error))
+            self.complaints = extended(self.complaints, Complaint(str(context.get("message", "")), error))
         # A callback has nobody who awaits it, so what it did wrong fails the run itself.
         if isinstance(error, NotDurable) and "handle" in context and self.fault is None:
             self.fault = error
@@ -403,7 +404,7 @@ class RunLoop(DurableOnly):
         if self._watchdog is not None:
             self._watchdog.turn_begins(self.run_id, _BOUNDARY)
         if self._abandoned:
-            abandoned, self._abandoned = self._abandoned, []
+            abandoned, self._abandoned = self._abandoned, ()
             for generator in abandoned:
                 self._generator_abandoned(generator)
         return outer, hooks
@@ -509,7 +510,8 @@ class RunLoop(DurableOnly):
             return  # Python frees it without running its code
         self._generator_begins(generator)  # Python has just cleared all weak references to it
         if not self.is_running():
-            self._abandoned.append(generator)  # found by a collection in somebody else's time: at our next turn
+            # Found by a collection in somebody else's time: at our next turn.
+            self._abandoned = extended(self._abandoned, generator)
             return
         if self._collected is None:
             self._collected = Branch(COLLECTED, collected=True)

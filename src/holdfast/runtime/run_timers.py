@@ -35,7 +35,8 @@ class RunTimer(asyncio.TimerHandle):
         self.due_us = due_us
 
 
-_NO_TIMERS: Final[dict[str, RunTimer]] = {}  # of all runs without one; never written to
+_NO_TIMERS: Final[dict[str, RunTimer]] = {}  # of all runs without one; never written to, nor is this
+_NO_HEAP: Final[list[tuple[int, int, RunTimer]]] = []
 
 
 class RunTimers:
@@ -45,7 +46,7 @@ class RunTimers:
 
     def __init__(self) -> None:
         self._by_address = _NO_TIMERS
-        self._heap: list[tuple[int, int, RunTimer]] = []
+        self._heap = _NO_HEAP
         self._made = 0
 
     def __len__(self) -> int:
@@ -54,7 +55,7 @@ class RunTimers:
     def add(self, timer: RunTimer) -> None:
         self._made += 1  # of two with the same deadline the one made first is first
         if self._by_address is _NO_TIMERS:
-            self._by_address = {}
+            self._by_address, self._heap = {}, []
         self._by_address[timer.address] = timer
         heapq.heappush(self._heap, (timer.due_us, self._made, timer))
 

@@ -32,9 +32,10 @@ class Watch:
         self._poller: asyncio.Task[None] | None = None
 
     def on_commit(self, commit: Commit) -> None:
-        if self._waiting:
+        if waiting := self._waiting:
             for run in commit.changes.rows(RUNS):
-                self._tell(run)
+                if run.id in waiting:
+                    self._tell(run)
 
     def hint(self) -> None:
         self._hint.set()

@@ -30,7 +30,7 @@ from holdfast.core.codec import DEFAULT_CODECS, Codecs
 from holdfast.core.errors import HoldfastError, StoreError
 from holdfast.core.function_operations import TURN
 from holdfast.core.operations import STALE, Handed, Offer
-from holdfast.core.rows import LEASED, WORK, Work
+from holdfast.core.rows import LEASED, PROJECTION, WORK, Work
 from holdfast.core.seams import Clock, Ids, Randomness
 from holdfast.core.settings import Settings
 from holdfast.runtime import telemetry as t
@@ -41,6 +41,7 @@ from holdfast.runtime.function_calls import CallRunner
 from holdfast.runtime.function_driver import FunctionDriver
 from holdfast.runtime.lost_often import LostOften
 from holdfast.runtime.processes import ProcessSlots
+from holdfast.runtime.projection_runner import ProjectionRunner
 from holdfast.runtime.room import Room
 from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
@@ -111,6 +112,7 @@ class Worker:
             randomness=randomness,
             metrics=metrics,
         )
+        self.projections = ProjectionRunner(self, store, coordinator, definitions, settings, clock)
         self._lost_often = LostOften(settings.lost_limit)
         self._told_version = -1  # of the registry, as our row shows it to others
         self._last_beat = clock.monotonic()
@@ -174,14 +176,11 @@ class Worker:
             loop.create_task(self._guarded("claim", self._claim_loop), name="holdfast-claims"),
             loop.create_task(self._guarded("heartbeat", self._heartbeat_loop), name="holdfast-heartbeat"),
             loop.create_task(self._guarded("sweep", self._sweep_loop), name="holdfast-sweep"),
+            loop.create_task(self._guarded("projection", self.projections.tend), name="holdfast-projections"),
+            loop.create_task(self._guarded("stream", self.projections.watch), name="holdfast-streams"),
         ]
-        log.info(
-            "worker %s serves %s with %d slots",
-            self.id,
-            ", ".join(self.queues),
-            self.concurrency,
-            extra={"worker": self.id},
-        )
+        served, extra = ", ".join(self.queues), {"worker": self.id}
+        log.info("worker %s serves %s with %d slots", self.id, served, self.concurrency, extra=extra)
 
     async def stop(self, grace_seconds: float | None = None) -> None:
         """Claim nothing more, finish what runs within the grace time, give the rest back."""
@@ -191,8 +190,9 @@ class Worker:
         self._wake.set()
         grace = self._settings.shutdown_seconds if grace_seconds is None else grace_seconds
         for loop in self._loops:
-            if loop.get_name() == "holdfast-claims":
+            if loop.get_name() in ("holdfast-claims", "holdfast-projections"):
                 loop.cancel()
+        projections = asyncio.ensure_future(self.projections.stop(grace, self._hurry.wait))
         tasks = [attempt.task for attempt in self._running.values() if attempt.task is not None]
         if tasks:
             log.info(
@@ -212,6 +212,7 @@ class Worker:
             self._ask_to_stop(attempt)
         if left:
             await asyncio.wait([attempt.task for attempt in left if attempt.task is not None], timeout=5.0)
+        await asyncio.gather(projections, return_exceptions=True)
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -264,7 +265,7 @@ class Worker:
             pid=os.getpid(),
             queues=self.queues,
             workflows=self._definitions.known_workflows(),
-            actions=self._definitions.known_actions(),
+            actions=(*self._definitions.known_actions(), *self._definitions.projections()),
             concurrency=self.concurrency,
         )
 
@@ -307,6 +308,7 @@ class Worker:
 
     def wake(self) -> None:
         self._wake.set()
+        self.projections.wake()
 
     def look(self) -> None:
         """Something ended somewhere: look whether it is something that we run."""
@@ -384,6 +386,7 @@ class Worker:
     def _on_commit(self, commit: Commit) -> None:
         """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""
         self._driver.on_commit(commit)
+        self.projections.on_commit(commit)
         for work in commit.changes.rows(WORK):
             if work.status == "ready":
                 if work.kind == TURN:
@@ -509,6 +512,7 @@ class Worker:
         log.warning("worker %s was declared dead and goes on as %s", old, self.id, extra={"worker": self.id})
 
     def _lose_everything(self, why: str) -> None:
+        self.projections.lose_everything()
         for attempt in list(self._running.values()):
             log.warning("%s lost its lease: %s", named(attempt.work), why, extra=log_keys(attempt.work))
             self._metrics.count(t.LEASE_LOSSES)
@@ -551,7 +555,8 @@ class Worker:
         """
         if not self._store.shared and not self._running:
             return
-        held = {(w.run, w.node, w.attempt): w for w in await self._store.leased_to(self.id) if w.status == LEASED}
+        leased = [w for w in await self._store.leased_to(self.id) if w.status == LEASED and w.kind != PROJECTION]
+        held = {(w.run, w.node, w.attempt): w for w in leased}
         for key, attempt in list(self._running.items()):
             work = held.get(key)
             if work is None or work.token != attempt.work.token:
@@ -580,7 +585,7 @@ class Worker:
     async def notice_time(self) -> None:
         """Somebody turned the clock by hand: keep the lease, and look for what has become due."""
         await self._beat()
-        self._wake.set()
+        self.wake()
 
     async def look_after_others(self) -> None:
         """All that a caretaker does in the course of an hour, now."""

@@ -10,7 +10,7 @@ from holdfast.core.rows import LEASED, READY, Run, Work
 from holdfast.store.contract import Finding
 
 SAFE_SQLITE = (3, 51, 3)
-LONG_WRITER_SECONDS = 30.0
+LONG_WRITER_SECONDS = 10.0
 _CHECKS = ("orphans", "miscounted", "overfull", "broken_streams")
 
 

@@ -478,7 +478,9 @@ class MemoryStore:
 
     async def prune(self, ended_before: int, limit: int) -> int:
         ended = (run for run in self.tables[RUNS].values() if run.ended and (run.finished or 0) < ended_before)
-        # What an instance's last decision asked for still happens (I34), and its run stays until then.
+        # What an instance's last decision asked for still happens (I34), and its run stays until then. A projection
+        # that stopped keeps its position: without it, it would take every event a second time.
+        ended = (run for run in ended if run.model != "projection")
         old = [run for run in ended if not any(map(_settles, self._of_run[WORK].get(run.id, {}).values()))][:limit]
         for run in old:
             for table in self.tables:

@@ -552,6 +552,7 @@ class SqliteStore:
                         busy_until = self._clock.monotonic() + BUSY_SECONDS
                         heard("work")
                         heard("ended")
+                        heard("stream")
 
         self._watcher = asyncio.get_running_loop().create_task(watch(), name="holdfast-sqlite-watch")
 

@@ -117,7 +117,7 @@ class VirtualClock:
                 committed.clear()
                 moving = await look(engine)
                 running = [work for work in moving.running if _identity(work) not in self._left_running]
-                if not (running or moving.ready or moving.events):
+                if not (running or moving.ready or moving.events or moving.projections):
                     return
                 try:
                     async with asyncio.timeout(self._patience_seconds):

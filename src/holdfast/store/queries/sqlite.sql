@@ -261,8 +261,10 @@ SELECT count(*), min(e.at) FROM events e CROSS JOIN runs r ON r.id = e.target
 WHERE e.name = 'input' AND e.status = 'queued' AND r.model = 'decider'
 
 -- name: prunable
--- runs_ended. What an instance's last decision asked for still happens (I34), and its run stays until then.
+-- runs_ended. What an instance's last decision asked for still happens (I34), and its run stays until then. A projection
+-- that stopped keeps its position, however long that is ago: without it, it would take every event a second time.
 SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < ?
+  AND model <> 'projection'
   AND NOT EXISTS (SELECT 1 FROM work w WHERE w.run = runs.id AND w.kind IN ('effect', 'timer', 'inbox')
     AND w.status IN ('blocked', 'ready', 'leased'))
 ORDER BY finished LIMIT ?

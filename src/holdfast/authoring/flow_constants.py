@@ -1,0 +1,138 @@
+"""Objects of the module that a flow names: constants become part of the graph, types are referred to by name."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import datetime
+import decimal
+import enum
+import types
+import typing
+import uuid
+from typing import Any
+
+import msgspec
+
+from holdfast.authoring.flow_building import Building, Stage
+from holdfast.authoring.flow_source import NOTHING, UNDEFINED
+from holdfast.core.codec_faithful import MAX_INT, MIN_INT
+from holdfast.core.errors import PayloadRefused
+from holdfast.core.flow_expressions import Expression
+from holdfast.core.flow_operations import STANDARD_TYPES
+from holdfast.core.flow_values import pack, qualified_name
+
+__all__ = ["constant", "is_record_type", "learn_hints", "named_constant", "refer_to", "type_references"]
+
+_SCALARS = (bytes, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID)
+
+
+def constant(value: Any, building: Building) -> Expression | None:
+    """The expression of a value that can never change; None for one that can, or that a flow can't hold."""
+    kind = type(value)
+    if value is None or kind is bool or kind is str or (kind is int and MIN_INT <= value <= MAX_INT):
+        return ("const", value)
+    if kind is float and value - value == 0:
+        return ("const", value)
+    if kind is tuple:
+        items = [constant(item, building) for item in value]
+        return None if None in items else ("tuple", *items)
+    if isinstance(value, enum.Enum):
+        building.learn_type(kind)
+    elif kind not in _SCALARS and kind not in (int, float, complex) and not _is_frozen_set(value):
+        return None
+    try:
+        return ("value", pack(value, building.types, "a constant"))
+    except PayloadRefused:
+        return None
+
+
+def _is_frozen_set(value: Any) -> bool:
+    return type(value) is frozenset and all(
+        item is None or type(item) in (bool, int, float, str, bytes) for item in value
+    )
+
+
+def named_constant(stage: Stage, node: ast.expr, bound: frozenset[str]) -> Expression | None:
+    """The value of a module's constant that the node names; None if the node is an expression of the flow.
+
+    It is taken when the flow is compiled and belongs to the graph, like every other part of the source.
+    """
+    found = stage.source.object_named(node, bound)
+    if found is NOTHING:
+        return None
+    if found is UNDEFINED:
+        stage.refuse(
+            node,
+            f"the name `{ast.unparse(node)}`",
+            "nothing is defined under it when the flow is compiled",
+            "define or import it above the flow, or check its spelling",
+        )
+    made = constant(found, stage.building)
+    if made is None:
+        kind = type(found).__name__
+        stage.refuse(
+            node,
+            f"`{ast.unparse(node)}`, a {kind} of the module,",
+            "a graph can hold constants that never change, not objects that live in one process",
+            "pass it as an argument of the flow, or use it inside of an action",
+        )
+    return made
+
+
+def is_record_type(kind: type) -> bool:
+    """Whether instances are plain values: dataclasses, structs, attrs, pydantic models, named tuples, enums."""
+    return (
+        issubclass(kind, msgspec.Struct | enum.Enum)
+        or dataclasses.is_dataclass(kind)
+        or hasattr(kind, "__attrs_attrs__")
+        or hasattr(kind, "__pydantic_validator__")
+        or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+    )
+
+
+def refer_to(stage: Stage, node: ast.expr, thing: Any) -> str:
+    """The name under which the graph refers to an object of the module, the same in every process with this source."""
+    name = stage.prefix + ast.unparse(node)
+    stage.building.references[name] = thing
+    if isinstance(thing, type) and is_record_type(thing):
+        learn_hints(stage.building, thing)
+    return name
+
+
+def type_references(stage: Stage, node: ast.expr) -> tuple[str, ...]:
+    """The classes that `isinstance` or `except` names, alone, in a tuple or joined by `|`."""
+    if isinstance(node, ast.Tuple):
+        return tuple(name for item in node.elts for name in type_references(stage, item))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return type_references(stage, node.left) + type_references(stage, node.right)
+    found = stage.source.object_named(node)
+    if not isinstance(found, type):
+        stage.refuse(
+            node,
+            f"`{ast.unparse(node)}` as a type",
+            "it is not a class that is known when the flow is compiled",
+            "name a class of the module, or a tuple of classes",
+        )
+    return (refer_to(stage, node, found),)
+
+
+def learn_hints(building: Building, hint: Any, seen: set[int] | None = None) -> None:
+    """Values of every type in this annotation, and in the fields of those, may be stored."""
+    seen = set() if seen is None else seen
+    if id(hint) in seen:
+        return
+    seen.add(id(hint))
+    if isinstance(hint, type) and not isinstance(hint, types.GenericAlias):
+        if hint in STANDARD_TYPES.values() or qualified_name(hint) in building.types or not is_record_type(hint):
+            return
+        building.learn_type(hint)
+        try:
+            fields = typing.get_type_hints(hint)
+        except Exception:  # an annotation that can't be resolved here names nothing that could be stored
+            return
+        for inner in fields.values():
+            learn_hints(building, inner, seen)
+        return
+    for inner in typing.get_args(hint):
+        learn_hints(building, inner, seen)

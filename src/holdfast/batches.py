@@ -1,0 +1,80 @@
+"""A batch on its way through the coordinator: what was submitted, what was decided about it, and what was committed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.core.operations import Operation
+from holdfast.core.rows import GATE_OPEN, READY, RUNS, WORK
+from holdfast.core.view import Changes, View
+
+
+class Spent:
+    """Where a batch's time went, in seconds: locks and reads, decisions, writes and commit."""
+
+    __slots__ = ("decide", "load", "write")
+
+    def __init__(self, load: float = 0.0, decide: float = 0.0, write: float = 0.0) -> None:
+        self.load = load
+        self.decide = decide
+        self.write = write
+
+
+class Commit:
+    """What a committed batch did, for those who listen: hints to wake others, counters, the trace."""
+
+    __slots__ = ("changes", "locked", "now", "pairs", "spent")
+
+    def __init__(
+        self, now: int, changes: Changes, pairs: list[tuple[Operation, Any]], spent: Spent, locked: bool
+    ) -> None:
+        self.now = now
+        self.changes = changes
+        self.pairs = pairs
+        self.spent = spent
+        self.locked = locked
+
+    def ready_queues(self) -> set[str]:
+        return {row.queue for row in self.changes.rows(WORK) if row.status == READY and row.gate == GATE_OPEN}
+
+    def ended_runs(self) -> list[str]:
+        return [row.id for row in self.changes.rows(RUNS) if row.ended]
+
+
+class Submitted:
+    """An operation with its caller's future and, once decided, its result."""
+
+    __slots__ = ("error", "future", "may_repeat", "number", "operation", "reaches_out", "result")
+
+    def __init__(self, operation: Operation, future: asyncio.Future[Any], number: int) -> None:
+        self.operation = operation
+        self.number = number  # the order of submission
+        self.future = future
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.may_repeat = False  # it may have been committed, and the answer lost
+        self.reaches_out = False  # it concerns runs that it does not name, such as those who wait for its run's end
+
+    def deliver(self) -> None:
+        if self.future.done():
+            return  # its caller was cancelled meanwhile; what was decided stands
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Decided:
+    """What came of deciding a batch on remembered rows: what to flush, and what has to take the locked path."""
+
+    __slots__ = ("changes", "fast", "seconds", "slow", "view")
+
+    def __init__(
+        self, fast: list[Submitted], slow: list[Submitted], view: View, changes: Changes, seconds: float
+    ) -> None:
+        self.fast = fast
+        self.slow = slow
+        self.view = view
+        self.changes = changes
+        self.seconds = seconds
