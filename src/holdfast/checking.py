@@ -2,7 +2,7 @@
 
 The history of every function is replayed against the code of this process, up to where it is, and what it then waits
 for is compared with what is stored. A class DAG follows its code as it changes (I31): for one of those the check says
-what would change.
+what would change. Of a decider a sample of everything that it has stored is read (`decider_checking`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import msgspec
 from holdfast.core.errors import HoldfastError
 from holdfast.core.queries import AllWork
 from holdfast.core.rows import COMPLETED, Run
+from holdfast.decider_checking import problems_of
 from holdfast.runtime.function_driver import another_python, outside_task, replayed
 from holdfast.store.contract import FindRuns
 
 if TYPE_CHECKING:
+    from holdfast.authoring.decider_code import BoundDecider
     from holdfast.engine import Engine
 
 OPEN = ("pending", "running", "suspended", "paused", "cancelling")
@@ -26,12 +28,16 @@ PAGE = 200
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of one run: `verdict` is "fine", "changes" (a DAG that follows its class) or "breaks"."""
+    """What would become of one run: `verdict` is "fine", "changes" (a DAG that follows its class) or "breaks".
 
-    run: str
+    Of a decider: what this code makes of all that it has stored, or one problem with it and a run in which it shows.
+    """
+
+    run: str | None
     workflow: str
     verdict: str
     difference: str = ""
+    what: str = "run"  # or decider
 
     @property
     def ok(self) -> bool:
@@ -42,6 +48,11 @@ async def check_runs(engine: Engine, workflows: Iterable[str] | None = None) -> 
     """Every open run of these workflows, or of all that are known here, with the first difference if there is one."""
     wanted = sorted(workflows) if workflows is not None else sorted(engine.registry.known_workflows())
     for workflow in wanted:
+        code = engine.definitions.decider(workflow)
+        if code is not None:
+            async for checked in _check_decider(engine, workflow, code):
+                yield checked
+            continue
         after: str | None = None
         while True:
             rows = await engine.store.find(FindRuns(workflow=workflow, status=OPEN, limit=PAGE, after=after))
@@ -50,6 +61,15 @@ async def check_runs(engine: Engine, workflows: Iterable[str] | None = None) -> 
             if len(rows) < PAGE:
                 break
             after = rows[-1].id
+
+
+async def _check_decider(engine: Engine, workflow: str, code: BoundDecider) -> AsyncIterator[Checked]:
+    fine = True
+    async for run, problem in problems_of(engine, workflow, code):
+        fine = False
+        yield Checked(run=run, workflow=workflow, verdict="breaks", difference=problem, what="decider")
+    if fine and (workflow == code.name or await engine.store.find(FindRuns(workflow=workflow, limit=1))):
+        yield Checked(run=None, workflow=workflow, verdict="fine", what="decider")
 
 
 async def check_run(engine: Engine, run: Run) -> Checked:

@@ -17,6 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "handle",
         "blocking",
         "checking",
+        "decider_checking",
         "dag_reading",
         "dead_letters",
         "explain",

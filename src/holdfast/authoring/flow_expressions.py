@@ -7,16 +7,15 @@ at once, because they could neither be stored nor be walked twice.
 from __future__ import annotations
 
 import ast
+import enum
 from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast.authoring.flow_building import Stage
 from holdfast.authoring.flow_constants import constant, named_constant
-from holdfast.authoring.flow_values_made import compile_call
 from holdfast.core.flow_expressions import Expression
-from holdfast.core.flow_operations import ITERATORS, VIEW_METHODS
 
-__all__ = ["compile_expression", "compile_iterable", "compile_pattern", "has_await"]
+__all__ = ["compile_expression", "compile_items", "compile_iterable", "compile_pattern", "has_await"]
 
 Bound = frozenset[str]
 
@@ -54,9 +53,11 @@ def compile_iterable(stage: Stage, node: ast.expr, bound: Bound = frozenset()) -
     """An expression that is walked over once, here: views, zip and the like, and generators are welcome too."""
     if isinstance(node, ast.GeneratorExp):
         return _comprehension(stage, node, bound)
-    if isinstance(node, ast.Call):
-        return compile_call(stage, node, bound, consumed=True)
-    return compile_expression(stage, node, bound)
+    return (
+        _call(stage, node, bound, consumed=True)
+        if isinstance(node, ast.Call)
+        else compile_expression(stage, node, bound)
+    )
 
 
 def _constant(stage: Stage, node: Any, bound: Bound) -> Expression:
@@ -151,14 +152,7 @@ def _is_single(stage: Stage, node: ast.expr, bound: Bound) -> bool:
     """Whether there is only one object with this value in a process: None, True, False, a member of an enum."""
     if isinstance(node, ast.Constant):
         return node.value is None or isinstance(node.value, bool)
-    made = stage.source.object_named(node, bound)
-    return type(made).__mro__[-2].__name__ == "Enum" or _is_member(made)
-
-
-def _is_member(value: Any) -> bool:
-    import enum
-
-    return isinstance(value, enum.Enum)
+    return isinstance(stage.source.object_named(node, bound), enum.Enum)
 
 
 def _if_else(stage: Stage, node: Any, bound: Bound) -> Expression:
@@ -166,7 +160,8 @@ def _if_else(stage: Stage, node: Any, bound: Bound) -> Expression:
     return ("if", test, compile_expression(stage, node.body, bound), compile_expression(stage, node.orelse, bound))
 
 
-def _items(stage: Stage, nodes: list[ast.expr], bound: Bound) -> tuple[Expression, ...]:
+def compile_items(stage: Stage, nodes: list[ast.expr], bound: Bound) -> tuple[Expression, ...]:
+    """The items of a display, or positional arguments; `*items` are ("star", …)."""
     return tuple(
         ("star", compile_iterable(stage, node.value, bound))
         if isinstance(node, ast.Starred)
@@ -176,7 +171,7 @@ def _items(stage: Stage, nodes: list[ast.expr], bound: Bound) -> tuple[Expressio
 
 
 def _display(word: str) -> Callable[[Stage, Any, Bound], Expression]:
-    return lambda stage, node, bound: (word, *_items(stage, node.elts, bound))
+    return lambda stage, node, bound: (word, *compile_items(stage, node.elts, bound))
 
 
 def _dict(stage: Stage, node: Any, bound: Bound) -> Expression:
@@ -239,13 +234,18 @@ def _generator(stage: Stage, node: Any, bound: Bound) -> Expression:
     )
 
 
-def _call(stage: Stage, node: Any, bound: Bound) -> Expression:
-    return compile_call(stage, node, bound, consumed=False)
+def _call(stage: Stage, node: Any, bound: Bound, consumed: bool = False) -> Expression:
+    from holdfast.authoring.flow_value_calls import compile_call  # calls and expressions hold each other
+
+    return compile_call(stage, node, bound, consumed)
 
 
 def _lambda(stage: Stage, node: Any, bound: Bound) -> Expression:
     stage.refuse(
-        node, "a lambda", "code is not a value of a flow", "a lambda may be the key= of sorted, min and max; use @hf.pure"
+        node,
+        "a lambda",
+        "code is not a value of a flow",
+        "a lambda may be the key= of sorted, min and max; use @hf.pure",
     )
 
 

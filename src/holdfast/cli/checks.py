@@ -48,7 +48,9 @@ def check(
     """Check open runs against new code; exit code 1 if one would break.
 
     Run it with the code that is about to be deployed: the history of every open function is replayed against what
-    MODULE defines, up to where it is now, and of a DAG it is told what would change. Nothing is started or changed.
+    MODULE defines, up to where it is now, and of a DAG it is told what would change. Of a decider, an event of every
+    stored type and version is read, instances are folded, and pending effects, timers and inputs must be of types that
+    the code has: a sample of them, where there are very many. Nothing is started or changed.
     It runs in a process with another PYTHONHASHSEED, so that code which depends on the order of a set is found out.
     """
     names = (*modules, *options.modules())
@@ -134,7 +136,10 @@ def _print(checked: list[dict[str, Any]], counted: Counter[str], seed: int, othe
     for verdict in ("changes", "breaks"):  # what is worse is nearer to the end, where people look
         found = [each for each in checked if each["verdict"] == verdict]
         for each in found[:SHOWN]:
-            say(f"{verdict.ljust(7)}  run {each['run']} of {each['workflow']}: {each['difference']}", COLOURS[verdict])
+            subject = f"run {each['run']} of {each['workflow']}"
+            if each["what"] == "decider":
+                subject = f"decider {each['workflow']} (see run {each['run']})"
+            say(f"{verdict.ljust(7)}  {subject}: {each['difference']}", COLOURS[verdict])
         if len(found) > SHOWN:
             say(f"{verdict.ljust(7)}  and {len(found) - SHOWN:,} more: --json has all", COLOURS[verdict])
     if others:
@@ -143,13 +148,24 @@ def _print(checked: list[dict[str, Any]], counted: Counter[str], seed: int, othe
     if not checked:
         say("there are no open runs to check", "ok")
         return
-    runs = "1 open run" if len(checked) == 1 else f"{len(checked):,} open runs"
+    runs = _counted(checked)
     verdicts = ", ".join(
         f"{counted[name]:,} {words}"
         for name, words in (("fine", "fine"), ("changes", "with changes"), ("breaks", "would break"))
         if counted[name]
     )
     say(f"{runs} checked under hash seed {seed}: {verdicts}", "error" if counted["breaks"] else "ok")
+
+
+def _counted(checked: list[dict[str, Any]]) -> str:
+    """`1 decider and 3 open runs`."""
+    runs = sum(each["what"] == "run" for each in checked)
+    deciders = len({each["workflow"] for each in checked if each["what"] == "decider"})
+    words = [
+        *([f"{deciders:,} decider{'' if deciders == 1 else 's'}"] if deciders else []),
+        *([f"{runs:,} open run{'' if runs == 1 else 's'}"] if runs or not deciders else []),
+    ]
+    return " and ".join(words)
 
 
 # -- the child
@@ -180,7 +196,9 @@ async def _check(engine: Engine, workflows: Sequence[str]) -> None:
     wanted = set(workflows) or known
     counted = await _open_runs(engine)
     others = {} if workflows else {name: count for name, count in counted.items() if name not in known}
-    _tell({"open": sum(counted[name] for name in wanted), "others": others})
+    # Of a decider one line is told, however many instances it has.
+    expected = sum(counted[name] if engine.definitions.decider(name) is None else 1 for name in wanted)
+    _tell({"open": expected, "others": others})
     async for checked in check_runs(engine, sorted(wanted)):
         _tell(msgspec.structs.asdict(checked))
 

@@ -41,6 +41,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "skip": "holdfast.cli.operate",
         "fork": "holdfast.cli.graphs",
         "dead": "holdfast.cli.dead",
+        "projections": "holdfast.cli.projections",
     },
     "Change a run's graph": {
         "freeze": "holdfast.cli.graphs",

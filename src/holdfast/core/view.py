@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -37,7 +36,6 @@ from holdfast.core.rows import (
     Row,
     Run,
     Table,
-    Work,
 )
 
 
@@ -46,9 +44,6 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-
-# The columns of a work item that its graph gives it. They change only when the run follows another graph.
-defined: Final = attrgetter("required", "name", "kind", "queue", "timeout", "policy", "payload", "codec")
 
 # Rows that are written and not read again by those who wrote them: a decider's state is remembered, not its stream.
 NOT_REMEMBERED: Final = (STREAM, OBSERVATIONS, SNAPSHOTS)
@@ -106,10 +101,6 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.inserts or self.updates or self.deletes)
-
-    def redefined(self) -> list[Work]:
-        """Work whose definition differs from before, as it does when a run is made to follow another graph."""
-        return [new for old, new in self.updates.get(WORK, ()) if defined(old) != defined(new)]
 
     def rows(self, table: Table[R]) -> Iterable[R]:
         """Every row of the table as it is after the flush, deleted ones left out."""
@@ -568,4 +559,4 @@ class View:
         return changes
 
 
-__all__ = ["MISSING", "CachedRun", "Changes", "NotLoaded", "Query", "Row", "RowCache", "View", "defined"]
+__all__ = ["MISSING", "CachedRun", "Changes", "NotLoaded", "Query", "Row", "RowCache", "View"]

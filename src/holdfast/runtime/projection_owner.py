@@ -48,9 +48,9 @@ class _RollBack(Exception):
 
 
 class HandlerFailed(Exception):
-    """The handler raised. `taken` of the events that it was given were through by then, as far as is known."""
+    """The handler raised. `taken` of its events were through by then; None if nobody can tell which one it was."""
 
-    def __init__(self, error: Exception, taken: int) -> None:
+    def __init__(self, error: Exception, taken: int | None) -> None:
         super().__init__(error)
         self.error = error
         self.taken = taken
@@ -159,6 +159,7 @@ class ProjectionOwner:
     async def _go_on(self) -> bool:
         """Take what there is, then wait for more. False: it is not ours any more."""
         self.wake.clear()
+        self.projection = self._definitions.projections().get(self.work.workflow, self.projection)  # it may be reloaded
         bound = self.bound
         facts = []
         if bound > self._looked:
@@ -196,8 +197,7 @@ class ProjectionOwner:
             if len(batch) == 1:
                 await self._failed(batch[0], failed.error, retryable=self.projection.retry.allows(failed.error))
                 return False
-            # Find the one that it was: of a list that was handed over as a whole, any.
-            first, last = (0, -1) if self.projection.batch else (failed.taken, failed.taken)
+            first, last = (0, -1) if failed.taken is None else (failed.taken, failed.taken)
             self._alone = (batch[first].position, batch[last].position)
             log.info("%s failed on %d events and tries them apart: %r", self._named, len(batch), failed.error)
             return True
@@ -242,12 +242,12 @@ class ProjectionOwner:
                 # Somebody changed the run, or a constraint of the user's own that is checked at the end was broken.
                 if lost_races == LOST_RACES_LIMIT:
                     cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-                    raise HandlerFailed(cause, 0) from error
+                    raise HandlerFailed(cause, None) from error
                 await asyncio.sleep(0.001 * 2**lost_races)
             except StoreError:
                 raise
             except Exception as error:  # a statement of the handler's that failed, and that it hid from us
-                raise HandlerFailed(error, 0) from error
+                raise HandlerFailed(error, None) from error
         raise AssertionError("counted to infinity")
 
     async def _move_without_transaction(self, batch: list[NextEvent]) -> Settled:
@@ -256,7 +256,7 @@ class ProjectionOwner:
         try:
             await self._call(batch, NoTransaction(self.projection.name))
         except HandlerFailed as failed:
-            if failed.taken == 0:
+            if not failed.taken:
                 raise
             failure, last = failed, batch[failed.taken - 1]
         else:
@@ -270,15 +270,16 @@ class ProjectionOwner:
         return settled
 
     async def _call(self, batch: list[NextEvent], tx: Any) -> None:
-        projection, taken = self.projection, 0
+        projection = self.projection
+        taken = None if projection.batch else 0
         try:
             with entered(self._context(tx)):
                 if projection.batch:
                     await projection.fn([each.event for each in batch], tx)
                 else:
-                    for each in batch:
+                    for number, each in enumerate(batch):
+                        taken = number
                         await projection.fn(each.event, tx)
-                        taken += 1
         except Exception as error:
             raise HandlerFailed(error, taken) from error
         except BaseException as error:
