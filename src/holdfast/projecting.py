@@ -17,7 +17,14 @@ from holdfast.core.errors import UnknownWorkflow, UsageError
 from holdfast.core.graph import known_names
 from holdfast.core.ids import instance_id
 from holdfast.core.operations import Changed, Operation, PauseRun, ResumeRun, RetryRun, StartRun
-from holdfast.core.projection_operations import PROJECTION_MODEL, PROJECTION_NODE, RebuildProjection, SkipEvent
+from holdfast.core.projection_operations import (
+    PROJECTION_MODEL,
+    PROJECTION_NODE,
+    RebuildProjection,
+    SkipEvent,
+    sources_in,
+    sources_of,
+)
 from holdfast.core.queries import Attempts, Holds
 from holdfast.core.rows import (
     FAILED,
@@ -47,15 +54,15 @@ FAR = 2**63 - 1
 
 
 class ProjectionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a projection stands. Without its definition in this process, `lag_events` and `lag_seconds` are None."""
+    """Where a projection stands."""
 
     name: str
     run_id: str
     status: str  # running, paused, failed (it stopped at an event), cancelled; pending: nobody has owned it yet
     position: int
     head: int  # how far events may be read now; a projection has nothing above it
-    lag_events: int | None
-    lag_seconds: float | None  # the age of the oldest event that it has not taken
+    lag_events: int
+    lag_seconds: float  # the age of the oldest event that it has not taken
     owner: str | None = None  # the worker that owns it
     attempts: int = 0  # failures in a row, at the event that it stands before
     error: str | None = None
@@ -195,21 +202,17 @@ async def _info(
     work = await _work(engine, run)
     place = None if work is None else failed_place(work)
     error = None if work is None or work.error is None else decode_error(work.error)
-    events: int | None = None
-    seconds: float | None = None
-    if projection is not None:
-        lags = [await engine.store.stream_lag(source, run.base) for source in projection.sources]
-        events = sum(lag.events for lag in lags)
-        oldest = min((lag.oldest_at for lag in lags if lag.oldest_at is not None), default=None)
-        seconds = 0.0 if oldest is None else max(0.0, (engine.store.now() - oldest) / 1e6)
+    sources = sources_of(run) if projection is None else projection.sources
+    lags = [await engine.store.stream_lag(source, run.base) for source in sources]
+    oldest = min((lag.oldest_at for lag in lags if lag.oldest_at is not None), default=None)
     return ProjectionInfo(
         name=run.key or run.workflow.removeprefix(PREFIX),
         run_id=run.id,
         status=RUNNING if run.status == PENDING and work is not None and work.status == LEASED else run.status,
         position=run.base,
         head=head,
-        lag_events=events,
-        lag_seconds=seconds,
+        lag_events=sum(lag.events for lag in lags),
+        lag_seconds=0.0 if oldest is None else max(0.0, (engine.store.now() - oldest) / 1e6),
         owner=work.worker if work is not None and work.status == LEASED else None,
         attempts=0 if work is None else work.failures,
         error=run.reason if run.status == FAILED else None if error is None else f"{error.type}: {error.message}",
@@ -228,11 +231,10 @@ async def _work(engine: Engine, run: Run) -> Work | None:
 
 
 async def _next_position(engine: Engine, run: Run) -> int | None:
-    """The position of the first event that it has not taken, if there is one and its code is here."""
+    """The position of the first event that it has not taken, if there is one."""
     definition = engine.definitions.projections().get(run.workflow)
-    if definition is None:
-        return None
-    facts = await read_facts(engine.store, definition.sources, run.base, FAR, 1)
+    sources = sources_of(run) if definition is None else definition.sources
+    facts = await read_facts(engine.store, sources, run.base, FAR, 1)
     return facts[0].position if facts else None
 
 
@@ -268,6 +270,7 @@ def _not_begun(projection: Projection[Any]) -> Run:
         workflow=projection.workflow,
         model=PROJECTION_MODEL,
         key=projection.name,
+        input=sources_in(projection.sources),
         queue=projection.queue,
     )
 
@@ -276,8 +279,16 @@ async def _create(engine: Engine, projection: Projection[Any], run: Run) -> None
     """See that the projection's run exists; an operator may come before the first worker."""
     if await engine.store.runs([run.id]):
         return
-    start = StartRun(run=run.id, workflow=run.workflow, model=PROJECTION_MODEL, key=run.key, queue=projection.queue)
-    await engine.coordinator.submit(start)
+    await engine.coordinator.submit(
+        StartRun(
+            run=run.id,
+            workflow=run.workflow,
+            model=PROJECTION_MODEL,
+            key=run.key,
+            input=run.input,
+            queue=projection.queue,
+        )
+    )
 
 
 async def _wish(engine: Engine, projection: Projection[Any] | str, operation: Any) -> bool:

@@ -24,8 +24,7 @@ HELD_BACK_SECONDS = 10.0
 def projections(context: click.Context) -> None:
     """List projections; rebuild, pause, resume or retry one, or let it skip an event.
 
-    A projection that cannot take an event is tried again for a while and then stops there; others go on. Without
-    --app and the module that defines it, how far it lags behind is not known.
+    A projection that cannot take an event is tried again for a while and then stops there; others go on.
     """
     if context.invoked_subcommand is None:
         context.invoke(list_projections)
@@ -52,8 +51,8 @@ async def list_projections(options: Options) -> None:
                 info.name,
                 Cell(_state(info), info.status),
                 f"{info.position:,}",
-                "" if info.lag_events is None else f"{info.lag_events:,}",
-                shown_seconds(info.lag_seconds) if info.lag_events and info.lag_seconds is not None else "",
+                f"{info.lag_events:,}",
+                shown_seconds(info.lag_seconds) if info.lag_events else "",
                 info.owner or "",
                 _stands(info),
             ]
@@ -63,8 +62,8 @@ async def list_projections(options: Options) -> None:
     )
     if found[0].held_back_seconds > HELD_BACK_SECONDS:
         note(
-            f"a transaction that has written is open for {shown_seconds(found[0].held_back_seconds)}, and no projection "
-            "sees newer events until it ends: `holdfast doctor` names it"
+            f"a transaction that has written is open for {shown_seconds(found[0].held_back_seconds)}, and no "
+            "projection sees newer events until it ends: `holdfast doctor` names it"
         )
 
 

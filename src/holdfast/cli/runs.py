@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 STATES_SHOWN = 100
 EVENTS_FOLDED = 10_000
+DEAD_LOOKED_AT = 1_000
 STATUSES = ("pending", "running", "suspended", "paused", "cancelling", "completed", "failed", "cancelled")
 
 
@@ -54,8 +56,9 @@ async def runs(
         page = await engine.find(workflow=workflow, status=statuses, tags=tags, since=since, limit=limit, after=after)
         instances = await _instances(engine, page)
         stands = await _states(engine, instances) if workflow else {}
+        refused = await _refused_inputs(engine) if instances else Counter()
     if options.as_json:
-        print_json({"runs": [_document(info, instances.get(info.id)) for info in page], "next": page.cursor})
+        print_json({"runs": [_document(info, instances.get(info.id), refused) for info in page], "next": page.cursor})
         return
     if not page:
         say("no runs match" if workflow or statuses or tags or since or after else "there are no runs yet")
@@ -63,7 +66,7 @@ async def runs(
     now = datetime.now(UTC)
     if workflow and len(instances) == len(page):
         headers = ["RUN", "KEY", "STATUS", "STATE", "EVENTS", "EFFECTS", "TIMERS", "INBOX", "DEAD", "STARTED"]
-        rows = [_instance_row(info, instances[info.id], stands.get(info.id), now) for info in page]
+        rows = [_instance_row(info, _pending(instances[info.id], refused), stands.get(info.id), now) for info in page]
         for gone in [index for index in (8, 3) if not any(row[index] for row in rows)]:  # no dead letters, no code
             headers, rows = headers[:gone] + headers[gone + 1 :], [row[:gone] + row[gone + 1 :] for row in rows]
     else:
@@ -97,7 +100,14 @@ async def _states(engine: Engine, instances: dict[str, Run]) -> dict[str, str]:
     return {row.id: (await state_of(engine, row)).status or "?" for row in known if row.base <= EVENTS_FOLDED}
 
 
-def _pending(row: Run) -> dict[str, int]:
+async def _refused_inputs(engine: Engine) -> Counter[str | None]:
+    """Inputs that could not be applied and wait for somebody's decision, by instance."""
+    from holdfast.core.queries import DeadEvents
+
+    return Counter(event.target for event in await engine.store.rows(DeadEvents(DEAD_LOOKED_AT)))
+
+
+def _pending(row: Run, refused: Counter[str | None]) -> dict[str, int]:
     """What an instance has to do. One effect at most is active, and the inbox is while it holds something."""
     timers = row.active - (row.remaining > 0) - (row.mailbox > 0)
     return {
@@ -105,12 +115,11 @@ def _pending(row: Run) -> dict[str, int]:
         "effects": row.remaining,
         "timers": max(0, timers),
         "inbox": row.mailbox,
-        "dead": row.gave_up,
+        "dead": row.gave_up + refused[row.id],
     }
 
 
-def _instance_row(info: RunInfo, row: Run, stands: str | None, now: datetime) -> list[str]:
-    pending = _pending(row)
+def _instance_row(info: RunInfo, pending: dict[str, int], stands: str | None, now: datetime) -> list[str]:
     started = shown_age(info.created_at, now) if on_terminal() else f"{info.created_at:%Y-%m-%dT%H:%M:%SZ}"
     return [
         info.id,
@@ -124,10 +133,11 @@ def _instance_row(info: RunInfo, row: Run, stands: str | None, now: datetime) ->
     ]
 
 
-def _document(info: RunInfo, instance: Run | None) -> dict[str, Any]:
+def _document(info: RunInfo, instance: Run | None, refused: Counter[str | None]) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.structs.asdict(info)
     # The id as every other command calls it; of an instance of a decider, what is pending of it.
-    return {"run": document.pop("id"), **document, "instance": None if instance is None else _pending(instance)}
+    pending = None if instance is None else _pending(instance, refused)
+    return {"run": document.pop("id"), **document, "instance": pending}
 
 
 def _row(info: RunInfo, now: datetime) -> list[str]:

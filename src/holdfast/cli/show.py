@@ -86,9 +86,10 @@ async def show(
 def _print_run(shown: RunShown) -> None:
     now = datetime.now(UTC)
     facts = [("run", shown.run), ("workflow", shown.workflow), ("status", Cell(shown.status, shown.status))]
-    if shown.model != "dag":
+    if shown.model == "function":
         facts.insert(2, ("model", shown.model))
     if shown.instance is not None:
+        facts[1] = ("instance", f"{shown.workflow}/{shown.key}")
         facts += state_facts(shown.instance.state, shown.instance.sequence)
         facts.append(("events", f"{shown.instance.sequence:,}"))
     if shown.reason:
@@ -98,7 +99,7 @@ def _print_run(shown: RunShown) -> None:
         facts.append(("runs on", f"worker {worker}"))
     if shown.parent is not None:
         facts.append(("parent", f"run {shown.parent}"))
-    if shown.key is not None:
+    if shown.key is not None and shown.instance is None:
         facts.append(("key", shown.key))
     facts.append(("queue", shown.queue + (f", priority {shown.priority}" if shown.priority else "")))
     if shown.tags:
@@ -106,7 +107,7 @@ def _print_run(shown: RunShown) -> None:
     facts.append(("created", shown_moment(shown.created_at, now)))
     if shown.due_at is not None and shown.started_at is None:
         facts.append(("due", shown_moment(shown.due_at, now)))
-    if shown.started_at is not None:
+    if shown.started_at is not None and shown.instance is None:  # which starts with what creates it
         facts.append(("started", shown_moment(shown.started_at, now)))
     if shown.finished_at is not None:
         took = shown_seconds((shown.finished_at - shown.created_at).total_seconds())

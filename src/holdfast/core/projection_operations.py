@@ -11,6 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from holdfast.core.operations import RunOperation, WorkOperation
+from holdfast.core.rows import Run
 
 PROJECTION_MODEL = "projection"
 PROJECTION_NODE = "projection"  # its one work item
@@ -27,6 +28,19 @@ class EventPlace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def __str__(self) -> str:
         return f"position {self.position:,} ({self.type}, event {self.sequence} of {self.workflow} {self.key!r})"
+
+
+def sources_in(workflows: tuple[str, ...]) -> bytes:
+    """The workflows whose events a projection takes, as its run keeps them: for people whose process lacks its code."""
+    return msgspec.json.encode(workflows)
+
+
+def sources_of(run: Run) -> tuple[str, ...]:
+    """Those of a projection's run, as its code had them when it began."""
+    try:
+        return msgspec.json.decode(run.input, type=tuple[str, ...])
+    except msgspec.DecodeError:  # changed by hand
+        return ()
 
 
 class AdvanceProjection(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):

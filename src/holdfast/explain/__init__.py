@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.core.projection_operations import PROJECTION_MODEL
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLED,
@@ -25,7 +26,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.explain import causes as c
-from holdfast.explain import deciders, functions
+from holdfast.explain import deciders, functions, projections
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import Situation, look
 from holdfast.explain.telling import newer_code, tell
@@ -67,6 +68,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 async def explain(store: Store, run: Run, definitions: RegistryDefinitions) -> Explanation:
     """Why this run is where it is; `definitions` is the code of this process, which knows names and modules."""
     s = await look(store, run, definitions)
+    if run.model == PROJECTION_MODEL:
+        return await _projection(store, s)
     if run.ended:
         return _ended(s)
     found = _causes(s)
@@ -80,6 +83,16 @@ async def explain(store: Store, run: Run, definitions: RegistryDefinitions) -> E
     if run.status == CANCELLING:
         fixes.append(fix("to end it now, without what it still does", "cancel", run.id, "--force"))
     return _explanation(s, _summary(s, found), _not_said(s, reasons), fixes)
+
+
+async def _projection(store: Store, s: Situation) -> Explanation:
+    """One work item that is owned for as long as somebody lives: what matters is how far it is."""
+    lag = await projections.behind(store, s)
+    reasons = projections.reasons(s, lag)
+    waiting = {cause: items for cause, items in _causes(s).items() if cause[0] not in (c.RUNS, c.BACKING_OFF)}
+    reasons += [] if s.run.ended else _reasons(s, waiting)
+    texts = [reason.text for reason in reasons if reason.text]
+    return _explanation(s, projections.summary(s, lag), texts, [each for reason in reasons for each in reason.fixes])
 
 
 def _explanation(s: Situation, summary: str, texts: list[str], fixes: list[Fix]) -> Explanation:

@@ -75,6 +75,7 @@ class Caretaker:
             await self._bury_unknown()
         if seldom:
             await self._prune()
+            await self._forget_commands()
         await self._heal_if_due()
         await self._heal_left_behind()
         self._rounds += 1
@@ -114,6 +115,11 @@ class Caretaker:
                 raise answer
             if isinstance(answer, Exception):  # one that cannot be decided here must not hold up the others (I8)
                 log.error("%s could not be taken over: %s", named(work), answer, extra=log_keys(work))
+
+    async def _forget_commands(self) -> None:
+        """Command ids are remembered for as long as their decider says (I12)."""
+        for workflow, retention_us in self._definitions.command_retentions():
+            await self._store.forget_commands(workflow, self._store.now() - retention_us, PRUNE_LIMIT)
 
     # -- the unknown
 

@@ -202,6 +202,14 @@ class RegistryDefinitions:
             self._projections = (self.registry.version, found)
         return self._projections[1]
 
+    def command_retentions(self) -> list[tuple[str, int]]:
+        """For how many microseconds the command ids of which decider are kept."""
+        return [
+            (workflow, found.__decider__.options.command_retention_us)
+            for workflow, found in self.registry.workflows.items()
+            if isinstance(found, type) and issubclass(found, Decider)
+        ]
+
     def can_run(self, work: Work) -> bool:
         return work.name in self._names()[3]
 

@@ -20,7 +20,7 @@ from holdfast.coordinator import Commit, Coordinator
 from holdfast.core.errors import HoldfastError, StoreError
 from holdfast.core.ids import instance_id
 from holdfast.core.operations import Handed, StartRun
-from holdfast.core.projection_operations import PROJECTION_MODEL
+from holdfast.core.projection_operations import PROJECTION_MODEL, sources_in
 from holdfast.core.rows import LEASED, PAUSED, PROJECTION, RUNS, STREAM, WORK, Work
 from holdfast.core.seams import Clock
 from holdfast.core.settings import Settings
@@ -146,6 +146,7 @@ class ProjectionRunner:
                         workflow=projection.workflow,
                         model=PROJECTION_MODEL,
                         key=projection.name,
+                        input=sources_in(projection.sources),
                         queue=projection.queue,
                     )
                 )

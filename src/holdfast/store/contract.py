@@ -302,6 +302,9 @@ class Store(Protocol):
 
     async def prune(self, ended_before: int, limit: int) -> int: ...
 
+    async def forget_commands(self, workflow: str, before: int, limit: int) -> int:
+        """Delete ids of commands that instances of a decider were given before this time; how many."""
+
     async def doctor(self) -> list[Finding]: ...
 
     async def announce(self, channels: frozenset[str]) -> None:

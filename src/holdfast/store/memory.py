@@ -26,6 +26,7 @@ from holdfast.core.rows import (
     GATE_OPEN,
     HISTORY,
     HOLDS,
+    INPUTS,
     LEASED,
     OBSERVATIONS,
     OPEN_WORK,
@@ -68,6 +69,8 @@ from holdfast.store.contract import (
 )
 from holdfast.store.memory_events import QueuedEventsByAge
 from holdfast.store.memory_streams import Positions, transitions_of, types_of
+
+COMMANDS = ("command:", "same:")  # the ids that deciders keep among those of events
 
 
 class MemoryStore:
@@ -487,6 +490,16 @@ class MemoryStore:
                 for row in list(self._of_run[table].pop(run.id, {}).values()):
                     self._remove(table, row)
         return len(old)
+
+    async def forget_commands(self, workflow: str, before: int, limit: int) -> int:
+        old = [
+            row
+            for row in self.tables[INPUTS].values()
+            if row.at < before and row.id.startswith(COMMANDS) and self.tables[RUNS][(row.run,)].workflow == workflow
+        ]
+        for row in old[:limit]:
+            self._remove(INPUTS, row)
+        return len(old[:limit])
 
     async def doctor(self) -> list[Finding]:
         from holdfast.store.audit import audit

@@ -402,6 +402,9 @@ class PostgresStore:
                     await failpoints.reach("prune.between")
         return len(old)
 
+    async def forget_commands(self, workflow: str, before: int, limit: int) -> int:
+        return len(await self._statement("fetch", "forget_commands", before, workflow, limit))
+
     async def doctor(self) -> list[Finding]:
         from holdfast.store.audit import postgres_findings
 

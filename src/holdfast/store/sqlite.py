@@ -529,6 +529,11 @@ class SqliteStore:
 
         return await self._write(delete)
 
+    async def forget_commands(self, workflow: str, before: int, limit: int) -> int:
+        return await self._write(
+            lambda db: db.execute(self._sql["forget_commands"], (before, workflow, limit)).rowcount
+        )
+
     async def doctor(self) -> list[Finding]:
         from holdfast.store.audit import sqlite_findings
 

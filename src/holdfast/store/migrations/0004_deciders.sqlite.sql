@@ -27,3 +27,6 @@ CREATE VIEW workflow_instances AS SELECT workflow AS workflow_type, key AS workf
 CREATE VIEW timers AS SELECT run, node, workflow, name, due, status, token, failures, error, payload, codec
   FROM work WHERE kind = 'timer';
 CREATE VIEW input_observations AS SELECT run, number, workflow, type, at, source, command, outcome, before, after FROM observations;
+
+-- Ids of commands are kept for as long as their decider says; the oldest go first.
+CREATE INDEX inputs_by_age ON inputs (at);

@@ -492,6 +492,11 @@ DELETE FROM history WHERE run = ANY($1::text[])
 DELETE FROM waits WHERE run = ANY($1::text[])
 -- name: prune_events
 DELETE FROM events WHERE target = ANY($1::text[])
+-- name: forget_commands
+DELETE FROM inputs WHERE (scope, id) IN (
+  SELECT i.scope, i.id FROM inputs i JOIN runs r ON r.id = i.run
+  WHERE i.at < $1 AND (i.id LIKE 'command:%' OR i.id LIKE 'same:%') AND r.workflow = $2 ORDER BY i.at LIMIT $3
+  FOR UPDATE OF i SKIP LOCKED) RETURNING id
 -- name: prune_inputs
 DELETE FROM inputs WHERE run = ANY($1::text[])
 -- name: prune_definitions

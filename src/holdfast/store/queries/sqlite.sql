@@ -276,6 +276,10 @@ DELETE FROM history WHERE run = ?
 DELETE FROM waits WHERE run = ?
 -- name: prune_events
 DELETE FROM events WHERE target = ?
+-- name: forget_commands
+DELETE FROM inputs WHERE (scope, id) IN (
+  SELECT i.scope, i.id FROM inputs i JOIN runs r ON r.id = i.run
+  WHERE i.at < ? AND (i.id LIKE 'command:%' OR i.id LIKE 'same:%') AND r.workflow = ? ORDER BY i.at LIMIT ?)
 -- name: prune_inputs
 DELETE FROM inputs WHERE run = ?
 -- name: prune_definitions
