@@ -24,6 +24,7 @@ from holdfast.core.operations import Changed, Offer
 from holdfast.core.queries import AllWork, ObservationsOf, StreamAfter
 from holdfast.core.rows import EFFECT, OPEN_WORK, TIMER, Fact, Observation, Run, Work
 from holdfast.engine_parts import EnginePart
+from holdfast.models.decider import timer_key
 from holdfast.models.folding import Folded, own
 from holdfast.runtime.folds import folded_now, folded_up_to, submit
 from holdfast.runtime.instances import run_of_instance
@@ -422,7 +423,7 @@ def pending_timers(work: list[Work]) -> tuple[PendingTimer, ...]:
     waiting = [item for item in work if item.kind == TIMER and (item.status in OPEN_WORK or item.status == "dead")]
     return tuple(
         PendingTimer(
-            key=None if (key := item.node.removeprefix("timer/")).startswith("#") else key,
+            key=timer_key(item.node),
             type=item.name.rpartition(":")[2],
             status=item.status,
             due=instant(item.due),

@@ -14,7 +14,7 @@ from holdfast.store.memory import MemoryStore
 from tests.deciders.conftest import DEADLINE_SECONDS, Stage
 from tests.deciders.orders import Act, Alarm, World, order_class, reply
 from tests.support.stores import execute
-from tests.worker.support import assert_sound
+from tests.worker.support import assert_sound, until
 
 HOUR = 3600.0
 COLUMNS: dict[Any, str] = {WORK: "payload", STREAM: "data", EVENTS: "payload"}
@@ -24,10 +24,9 @@ async def _spoil(stage: Stage, table: Any, garbage: bytes, where: str = "true", 
     """Put garbage into every row of a table that matches, behind the store's back."""
     async with stage.site.opened() as store:
         if isinstance(store, MemoryStore):
-            rows = store.tables[table]
-            for key, row in list(rows.items()):
+            for row in list(store.tables[table].values()):
                 if all(getattr(row, name) == value for name, value in matches.items()):
-                    rows[key] = msgspec.structs.replace(row, **{COLUMNS[table]: garbage})
+                    store._save(table, msgspec.structs.replace(row, **{COLUMNS[table]: garbage}))
             return
         literal = f"x'{garbage.hex()}'" if stage.kind == "sqlite" else f"'\\x{garbage.hex()}'::bytea"
         condition = " AND ".join([where, *(f"{name} = '{value}'" for name, value in matches.items())])
@@ -166,8 +165,6 @@ async def test_i6_an_effect_that_kills_its_process_ends_as_a_dead_letter(shared_
     await shared_stage.asked_and_killed()
     world = World()
     async with shared_stage.engine(world.registry, lost_limit=1) as engine:
-        from tests.worker.support import until
-
         async def dead() -> list[Any]:
             return list(await engine.dead())
 

@@ -65,8 +65,10 @@ def test_payment_cancels_the_timer() -> None:
 
 
 def test_several_inputs_follow_each_other_and_time_moves_between() -> None:
-    story = given(Order, at=NOON).when(Create("17", Decimal(1))).then_timers((1800, PaymentTimeout("17"), "payment"))
-    story.when(PaymentTimeout("17"), now=NOON + timedelta(minutes=30)).then_events(Cancelled()).then_terminal()
+    later = NOON + timedelta(days=1)
+    story = given(Order, at=NOON).when(Create("17", Decimal(1)), now=later).then_events(Created(Decimal(1), later))
+    story.then_timers((1800, PaymentTimeout("17"), "payment"))
+    story.when(PaymentTimeout("17"), now=later + timedelta(minutes=30)).then_events(Cancelled()).then_terminal()
     story.when(Pay("17")).then_ignored().then_events().then_no_effects().then_state(lambda s: not s.notes)
 
 

@@ -198,6 +198,7 @@ def test_the_page_of_examples_names_every_example() -> None:
     page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     found = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.glob("*.py")) if path.name != "__init__.py"]
     found += [path.parent.relative_to(EXAMPLES) for path in sorted(EXAMPLES.glob("*/run.py"))]
+    found += [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.glob("deciders/[!_]*.py"))]
     assert not [str(path) for path in found if f"]({path})" not in page and f"]({path}/)" not in page]
 
 

@@ -22,6 +22,7 @@ README = ROOT / "README.md"
 USING = ROOT / "docs" / "using.md"
 DAGS = ROOT / "docs" / "dags.md"
 FUNCTIONS = ROOT / "docs" / "functions.md"
+DECIDERS = ROOT / "docs" / "deciders.md"
 
 
 def _quicker(code: str) -> str:
@@ -77,6 +78,22 @@ def test_the_code_of_the_page_about_functions_runs_and_prints_what_it_says(tmp_p
     assert "progress: 2 of 3\n1 result reserve\n2 result reserve\nwaits for: ['event:continue']\n" in printed
 
 
+def test_the_code_of_the_page_about_deciders_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    """I33 to I38 as people use them: instances, effects, timers, repeated inputs, the inbox, upcasts, projections."""
+    blocks = python_blocks(DECIDERS)
+    assert len(blocks[0].splitlines()) <= 45  # first contact, with the lines that keep classes apart
+    (tmp_path / "all.py").write_text("\n".join(blocks), encoding="utf-8")
+    printed = run_program("all.py", folder=tmp_path)
+    for said in re.findall(r"^(?:asyncio\.run|print|    +print)\(.*\)  +# (.+)$", "\n".join(blocks), re.MULTILINE):
+        assert said in printed or said.startswith(("or ", "nobody"))
+    assert printed.startswith("750 [Deposited(cents=500), Deposited(cents=250)]\n1 Placed(article='lamp')\n")
+    assert "\n3 TimerCancelled(key='payment')\n4 Shipped(tracking='lamp-" in printed
+    assert "\n2 Pay command applied open -> locked {'type': 'Pay', 'order': 'front', 'payment': 'p-4'}\n" in printed
+    assert "    s0 --> s1 : Place (1)\n" in printed
+    assert "\n1 Paid(payment='card:p-1')\nAda has 805\nopen-orders running at " in printed
+    assert printed.endswith(" lag 0\n[('1', 'lamp'), ('3', 'table')]\n")
+
+
 def test_the_code_of_the_using_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     """Blocks that need a package we do not install say so in their first line, and are at least Python."""
     blocks = python_blocks(USING)
@@ -112,14 +129,22 @@ def test_every_make_target_that_a_page_names_exists() -> None:
     """`make demo` and `make test` are the two commands of the README; others are named elsewhere."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^(\w[\w-]*):", makefile, re.MULTILINE))
-    for page in (README, USING, DAGS, FUNCTIONS, ROOT / "docs" / "tour.md", ROOT / "examples" / "README.md"):
+    for page in (README, USING, DAGS, FUNCTIONS, DECIDERS, ROOT / "docs" / "tour.md", ROOT / "examples" / "README.md"):
         named = set(re.findall(r"(?:`|^)make (\w+)", page.read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, f"{page.name}: {named - targets}"
 
 
 def test_every_command_of_holdfast_that_a_page_names_exists_with_its_options() -> None:
     """A page that names a command or an option that is not there sends its reader into an error."""
-    for page in (README, USING, DAGS, FUNCTIONS, ROOT / "docs" / "guarantees.md", ROOT / "examples" / "README.md"):
+    for page in (
+        README,
+        USING,
+        DAGS,
+        FUNCTIONS,
+        DECIDERS,
+        ROOT / "docs" / "guarantees.md",
+        ROOT / "examples" / "README.md",
+    ):
         for text in re.findall(r"`(?:\.venv/bin/)?holdfast ([^`]+)`", page.read_text(encoding="utf-8")):
             command: click.Command = program
             words = shlex.split(text)

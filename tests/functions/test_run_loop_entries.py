@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.authoring.functions import PYTHON
 from holdfast.core.errors import NonDeterminism
 from holdfast.runtime.run_calls import CANCEL, ERROR, RESULT, TIMER
-from holdfast.runtime.run_loop import PYTHON_MINOR, Entry, RunLoop
+from holdfast.runtime.run_loop import Entry, RunLoop
 from tests.functions.programs import act, chain, run_loop
 from tests.functions.schedules import SECOND_US, STARTED_US
 
@@ -370,7 +371,7 @@ def test_a_task_is_named_after_its_branch_unless_it_has_a_name() -> None:
 
 def test_the_python_version_is_there_to_be_kept_with_the_run() -> None:
     """asyncio's own functions make other tasks in other versions, so a change of version is a change of code."""
-    assert f"{sys.version_info.major}.{sys.version_info.minor}" == PYTHON_MINOR
+    assert f"python {sys.version_info.major}.{sys.version_info.minor}" == PYTHON
 
 
 def test_a_run_can_be_begun_while_the_program_has_a_loop_of_its_own() -> None:

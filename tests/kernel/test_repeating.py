@@ -60,6 +60,13 @@ from holdfast.core.operations import (
     SteerWork,
     StoreGraph,
 )
+from holdfast.core.projection_operations import (
+    AdvanceProjection,
+    EventPlace,
+    FailProjection,
+    RebuildProjection,
+    SkipEvent,
+)
 from holdfast.store.contract import Store
 from tests.kernel.kernels import GRAPHS, complete, opened_kernel, start
 from tests.kernel.tally import INSTANCE, enqueue, execute
@@ -80,6 +87,12 @@ STORED = stored_event_id("r", "e")
 AT_INBOX: dict[str, Any] = AT | {"run": INSTANCE, "node": "inbox"}
 AT_EFFECT: dict[str, Any] = AT | {"run": INSTANCE, "node": "effect/1.0"}
 AT_TIMER: dict[str, Any] = AT | {"run": INSTANCE, "node": "timer/k"}
+PROJECTION = StartRun(
+    run="r", workflow="projection:p", model="projection", offer=Offer(worker="w", room=1, queues=("default",))
+)
+AT_PROJECTION: dict[str, Any] = AT | {"node": "projection"}
+PLACE = EventPlace(position=8, type="Happened", workflow="d", key="k", sequence=3)
+STOPPED = [PROJECTION, FailProjection(**AT_PROJECTION, error=b"{}", place=PLACE)]
 IN_INBOX = [enqueue("s1"), enqueue("s2"), ClaimWork(**AT_INBOX, worker="w")]
 # Without a command id, a second submission is another input: only the coordinator, who lost an answer, repeats one.
 ONLY_REPEATED_BY_THE_COORDINATOR: dict[str, tuple[Sequence[Operation], Operation]] = {
@@ -194,6 +207,20 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
         [execute("s1", timers={"k": 0}), ClaimWork(**AT_TIMER, worker="w")],
         CompleteWork(**AT_TIMER, result=b'{"timers": {"k": 5000000}}'),
     ),
+    "advance a projection": ([PROJECTION], AdvanceProjection(**AT_PROJECTION, after=0, position=7)),
+    "fail a projection, with a retry": (
+        [PROJECTION],
+        FailProjection(**AT_PROJECTION, error=b"{}", place=PLACE, retryable=True, attempts=3),
+    ),
+    "fail a projection, for good": ([PROJECTION], FailProjection(**AT_PROJECTION, error=b"{}", place=PLACE)),
+    "rebuild a projection": (
+        [PROJECTION, AdvanceProjection(**AT_PROJECTION, after=0, position=7)],
+        RebuildProjection(run="r"),
+    ),
+    "rebuild a projection that stopped": (STOPPED, RebuildProjection(run="r")),
+    "skip an event": (STOPPED, SkipEvent(run="r", position=8)),
+    "discard, of a projection": (STOPPED, DiscardDead(run="r", node="projection")),
+    "retry, of a projection": (STOPPED, RetryRun(run="r")),
     "discard": (DEAD, DiscardDead(run="r", node="only")),
     "hold": ([], SetHold(scope="queue", name="q")),
     "release a hold": ([SetHold(scope="queue", name="q")], SetHold(scope="queue", name="q", on=False)),

@@ -117,9 +117,9 @@ def _binary(stage: Stage, node: Any, bound: Bound) -> Expression:
 
 
 def _unary(stage: Stage, node: Any, bound: Bound) -> Expression:
-    if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-        if type(node.operand.value) in (int, float):
-            return ("const", -node.operand.value)
+    operand = node.operand.value if isinstance(node.operand, ast.Constant) else None
+    if isinstance(node.op, ast.USub) and type(operand) in (int, float):
+        return _constant(stage, ast.copy_location(ast.Constant(-operand), node), bound)
     return ("unary", _UNARY[type(node.op)], compile_expression(stage, node.operand, bound))
 
 
@@ -245,7 +245,7 @@ def _lambda(stage: Stage, node: Any, bound: Bound) -> Expression:
         node,
         "a lambda",
         "code is not a value of a flow",
-        "a lambda may be the key= of sorted, min and max; use @hf.pure",
+        "use it as key= of sorted, min or max, or write an @hf.pure function",
     )
 
 

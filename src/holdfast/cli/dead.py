@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -10,14 +10,16 @@ from holdfast.cli.failures import FAILED, Failure
 from holdfast.cli.finding import find_run
 from holdfast.cli.operate import report_change
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
-from holdfast.cli.output import Cell, print_json, print_table, say
+from holdfast.cli.output import Cell, on_terminal, paragraph, print_json, print_table, say
 from holdfast.cli.times import moment_of
 
 if TYPE_CHECKING:
+    from holdfast.core.rows import Run
     from holdfast.dead_letters import DeadLetter
     from holdfast.engine import Engine
 
-IS_INPUT = ":input:"  # in the id of an input that was put into an inbox
+IS_INPUT: Final = ":input:"  # in the id of an input that was put into an inbox
+LONGEST_ID: Final = 40
 
 
 @click.group()
@@ -48,6 +50,8 @@ async def list_dead(options: Options, limit: int) -> None:
         print_json({"dead": items})
     elif not items:
         say("there are no dead letters", "ok")
+    elif on_terminal() and any(len(item["id"]) > LONGEST_ID for item in items):
+        _print_one_by_one(items)
     else:
         print_table(
             ["RUN OR EVENT", "NODE", "WHAT", "ATTEMPT", "DIED (UTC)", "ERROR"],
@@ -64,6 +68,19 @@ async def list_dead(options: Options, limit: int) -> None:
             ],
             whole=("RUN OR EVENT", "NODE"),
         )
+
+
+def _print_one_by_one(items: list[dict[str, Any]]) -> None:
+    """For a terminal, where the id of an event leaves a table no room for its error."""
+    from holdfast.explain.words import command
+
+    for item in items:
+        died = f"{item['died_at']:%Y-%m-%d %H:%M:%S} UTC" if item["died_at"] else "at an unknown time"
+        attempt = f", attempt {item['attempt']}" if item["attempt"] else ""
+        say(f"{_what(item)}{attempt}, {died}", "dead")
+        paragraph(item["error"] or "no error was kept", start="    ")
+        words = (item["run"], item["node"]) if item["attempt"] is not None else (item["id"],)
+        say(f"    {command('dead', 'replay', *words)}")
 
 
 async def _names(engine: Engine, letters: list[DeadLetter]) -> dict[tuple[str, str], str]:
@@ -159,8 +176,8 @@ async def replay_dead(options: Options, run: str, node: str | None) -> None:
             return _report_event(options, run, replayed, became)
         row = await find_run(engine, run)
         if not await engine.replay_dead(row.id, node, by=operator()):
-            raise _no_dead_letter(row.id, node)
-        await report_change(options, engine, row.id, True, f"node {node} of run {row.id} gets a new attempt", (node,))
+            raise _no_dead_letter(row, node)
+        await report_change(options, engine, row.id, True, f"{_node(row, node)} gets a new attempt", (node,))
 
 
 @dead.command("discard")
@@ -180,8 +197,8 @@ async def discard_dead(options: Options, run: str, node: str | None) -> None:
             return _report_event(options, run, await engine.discard_dead(run, by=operator()), "is discarded")
         row = await find_run(engine, run)
         if not await engine.discard_dead(row.id, node, by=operator()):
-            raise _no_dead_letter(row.id, node)
-        said = f"the dead letter of node {node} of run {row.id} is discarded"
+            raise _no_dead_letter(row, node)
+        said = f"the dead letter of {_node(row, node)} is discarded"
         await report_change(options, engine, row.id, True, said, (node,))
 
 
@@ -198,9 +215,13 @@ def _report_event(options: Options, event: str, changed: bool, became: str) -> N
         say(f"{'input' if IS_INPUT in event else 'event'} {event} {became}", "ok")
 
 
-def _no_dead_letter(run: str, node: str) -> Failure:
+def _node(row: Run, node: str) -> str:
+    return f"{node} of {row.workflow}/{row.key}" if row.model == "decider" else f"node {node} of run {row.id}"
+
+
+def _no_dead_letter(row: Run, node: str) -> Failure:
     return Failure(
-        f"node {node} of run {run} is no dead letter",
+        f"{_node(row, node)} is no dead letter",
         hint="`holdfast dead list` lists those that there are",
         code=FAILED,
     )

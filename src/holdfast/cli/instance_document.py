@@ -16,6 +16,7 @@ from holdfast.core.decider_operations import DECIDER, INPUT_EVENT
 from holdfast.core.errors import HoldfastError
 from holdfast.core.queries import AllWork, DeadEvents, ObservationsOf, OpenWork, QueuedEvents, SnapshotOf, StreamAfter
 from holdfast.core.rows import EFFECT, LEASED, OPEN_WORK, READY, TIMER, Event, Fact, Observation, Run, Snapshot, Work
+from holdfast.models.decider import timer_key
 from holdfast.runtime.folds import folded_now, folded_up_to
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ async def state_of(engine: Engine, row: Run, at: int | None = None) -> StateShow
     """The state now, or after an event; what the code cannot fold is told and not raised: whoever looks needs it."""
     code = engine.definitions.decider(row.workflow)
     if code is None:
-        trouble = f"the code of {row.workflow} is not here, and it makes the state of the events: --app MODULE has it"
+        trouble = f"the code of {row.workflow}, which folds events into a state, is not imported: add --app MODULE"
         return await _stored_state(engine, row, trouble, at)
     try:
         if at is None:
@@ -255,10 +256,9 @@ def _effect(engine: Engine, item: Work, ahead: str | None) -> EffectShown:
 
 
 def _timer(engine: Engine, item: Work) -> TimerShown:
-    key = item.node.removeprefix("timer/")
     return TimerShown(
         id=item.node,
-        key=None if key.startswith("#") else key,
+        key=timer_key(item.node),
         type=item.name.rpartition(":")[2],
         state=item.status,
         due_at=_moment(item.due),

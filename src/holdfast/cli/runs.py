@@ -65,9 +65,9 @@ async def runs(
         return
     now = datetime.now(UTC)
     if workflow and len(instances) == len(page):
-        headers = ["RUN", "KEY", "STATUS", "STATE", "EVENTS", "EFFECTS", "TIMERS", "INBOX", "DEAD", "STARTED"]
+        headers = ["INSTANCE", "STATUS", "STATE", "EVENTS", "EFFECTS", "TIMERS", "INBOX", "DEAD", "STARTED"]
         rows = [_instance_row(info, _pending(instances[info.id], refused), stands.get(info.id), now) for info in page]
-        for gone in [index for index in (8, 3) if not any(row[index] for row in rows)]:  # no dead letters, no code
+        for gone in [index for index in (7, 2) if not any(row[index] for row in rows)]:  # no dead letters, no code
             headers, rows = headers[:gone] + headers[gone + 1 :], [row[:gone] + row[gone + 1 :] for row in rows]
     else:
         headers = ["RUN", "WORKFLOW", "MODEL", "KEY", "STATUS", "STARTED", "TOOK"]
@@ -80,7 +80,7 @@ async def runs(
             headers.append(header)
             for row, cell in zip(rows, cells, strict=True):
                 row.append(cell)
-    print_table(headers, rows, whole=("RUN", "STATUS", "STATE", "STARTED", "TOOK"), cut=("TAGS", "REASON"))
+    print_table(headers, rows, whole=("RUN", "INSTANCE", "STATUS", "STATE", "STARTED", "TOOK"), cut=("TAGS", "REASON"))
     if page.cursor is not None and on_terminal():
         note(f"there may be more: add --after {page.cursor}")
 
@@ -122,8 +122,7 @@ def _pending(row: Run, refused: Counter[str | None]) -> dict[str, int]:
 def _instance_row(info: RunInfo, pending: dict[str, int], stands: str | None, now: datetime) -> list[str]:
     started = shown_age(info.created_at, now) if on_terminal() else f"{info.created_at:%Y-%m-%dT%H:%M:%SZ}"
     return [
-        info.id,
-        info.key or "",
+        f"{info.workflow}/{info.key}",  # which commands take for RUN, and people remember
         Cell(info.status, info.status),
         stands or "",
         f"{pending['events']:,}",

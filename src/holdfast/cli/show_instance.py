@@ -126,7 +126,8 @@ def _trouble(item: EffectShown | TimerShown) -> str:
 def _print_inbox(shown: InstanceShown, now: datetime) -> None:
     if shown.inbox:
         inputs = "1 input" if shown.inbox == 1 else f"{shown.inbox:,} inputs"
-        oldest = f", the oldest queued {shown_distance(shown.inputs[0].at, now)}" if shown.inputs else ""
+        oldest = "queued" if shown.inbox == 1 else "the oldest queued"
+        oldest = f", {oldest} {shown_distance(shown.inputs[0].at, now)}" if shown.inputs else ""
         print_heading(f"inbox ({inputs}{oldest})")
         print_table(
             ["QUEUED (UTC)", "INPUT", "DATA"],

@@ -29,7 +29,7 @@ from holdfast.core.flow_operations import (
     mutate,
     writable,
 )
-from holdfast.core.flow_values import KnownTypes, Raised, raised, unpack
+from holdfast.core.flow_values import UNBOUND, KnownTypes, Raised, raised, unpack
 
 __all__ = [
     "OPERATIONS",
@@ -444,6 +444,11 @@ def _log(expression: Expression, scope: Scope) -> None:
     scope.log(logger, level, given, _keywords(kwargs, scope))
 
 
+def _unbound(expression: Expression, scope: Scope) -> Any:
+    """As many marks of deleted variables as there are names to forget."""
+    return (UNBOUND,) * expression[1]
+
+
 def _element(expression: Expression, scope: Scope) -> Any:
     return scope.element(expression[1])
 
@@ -524,6 +529,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Expression, Scope], Any]]] = {
     "log": _log,
     "element": _element,
     "more": _more,
+    "unbound": _unbound,
     "mutated": _mutated,
     "mutated_with": _mutated_with,
 }

@@ -125,7 +125,7 @@ def _reasons(s: Situation, found: dict[c.Cause, list[Work]]) -> list[Reason]:
     alike: dict[str, int] = {}
     for cause, items in found.items():
         kind = cause[0]
-        if kind == c.IS_BLOCKED and s.run.status == PAUSED:
+        if kind in (c.IS_BLOCKED, c.BEHIND) and s.run.status == PAUSED:
             continue  # nothing starts anyway, and what gave up says how many it blocks
         is_said = kind == c.GAVE_UP_FOR_GOOD and s.says(f"node {s.name(items[0].node)} gave up after ")
         alike[kind] = alike.get(kind, 0) + (not is_said)

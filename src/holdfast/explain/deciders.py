@@ -35,7 +35,9 @@ def behind(s: Situation, items: Sequence[Work]) -> Reason:
 def timer_set(s: Situation, items: Sequence[Work], node: str) -> Reason:
     """A timer whose time has not come."""
     item = items[0]
-    return Reason(f"{s.shown(item)} gives it {input_of(item)} at {clock(item.due)} (in {span(item.due - s.now)})")
+    ignored = ", which it ignores, as it has ended" if s.run.ended else ""
+    when = f"at {clock(item.due)} (in {span(item.due - s.now)})"
+    return Reason(f"{s.shown(item)} gives it {input_of(item)} {when}{ignored}")
 
 
 def inbox(s: Situation) -> list[Reason]:

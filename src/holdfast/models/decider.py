@@ -370,7 +370,14 @@ def _set_timer(view: View, run: Run, timer: NewTimer, number: str, handing: Hand
 
 
 def timer_node(key: str) -> str:
-    return f"timer/{key}"
+    """Where the timer of a key is. A key that begins as the address of one without a key does gets one more #."""
+    return f"timer/#{key}" if key.startswith("#") else f"timer/{key}"
+
+
+def timer_key(node: str) -> str | None:
+    """The key of the timer at a node, or None for one without."""
+    key = node.removeprefix("timer/")
+    return key[1:] if key.startswith("##") else None if key.startswith("#") else key
 
 
 def _keep_state(view: View, run: Run, state: Any, code: DeciderCode) -> None:
@@ -381,4 +388,4 @@ def _keep_state(view: View, run: Run, state: Any, code: DeciderCode) -> None:
         view.insert(SNAPSHOTS, row)  # instead of the one before, if there is one
 
 
-__all__ = ["DECIDER", "DeciderMachine", "Given", "code_of", "timer_node"]
+__all__ = ["DECIDER", "DeciderMachine", "Given", "code_of", "timer_key", "timer_node"]

@@ -359,8 +359,8 @@ class Lifecycle:
     def lease_of_inbox(self, view: View, op: WorkOperation) -> tuple[Run, Work] | Settled:
         return self._lease(view, op, READY, COMPLETED)
 
-    def lease_of_turn(self, view: View, op: WorkOperation) -> tuple[Run, Work] | Settled:
-        return self._lease(view, op, BLOCKED, READY)
+    def lease_of_turn(self, view: View, op: WorkOperation, *recorded: str) -> tuple[Run, Work] | Settled:
+        return self._lease(view, op, BLOCKED, READY, *recorded)
 
     def _give_up(self, view: View, run: Run, work: Work) -> None:
         if self.machines[run.model].before_another(view, run, work, self.definitions) is None:

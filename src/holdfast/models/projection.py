@@ -164,7 +164,7 @@ class ProjectionOperations:
         return Settled(verdict=RECORDED, run_status=run.status)
 
     def fail(self, view: View, op: FailProjection) -> Settled:
-        held = self.lifecycle.lease_of_turn(view, op)
+        held = self.lifecycle.lease_of_turn(view, op, DEAD)
         if isinstance(held, Settled):
             return held
         run, work = held

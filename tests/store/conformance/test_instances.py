@@ -274,6 +274,13 @@ async def test_i34_an_effect_that_waits_for_another_keeps_its_instance(site: Sit
         assert await store.prune(EPOCH_US, 10) == 1  # a node that a failed run never came to keeps nothing
 
 
+async def test_i36_a_projection_that_is_parked_is_not_pruned(site: Site) -> None:
+    """Its run holds its position: without it, the projection would begin anew."""
+    async with site.opened(VirtualClock()) as store:
+        await put(store, a_run(model="projection", status="failed", finished=1, base=70))
+        assert await store.prune(EPOCH_US, 10) == 0
+
+
 async def test_i1_pruning_takes_the_stream_the_snapshot_and_the_observations(site: Site) -> None:
     """And a new instance under the same key begins at one again."""
     async with site.opened(VirtualClock()) as store:

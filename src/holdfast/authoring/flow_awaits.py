@@ -1,0 +1,222 @@
+"""Awaits: calls of actions, children, timers and other flows. What runs elsewhere becomes a frontier node.
+
+Another flow's body is inlined: its nodes carry its name before a slash, its variables too, and its exceptions go where
+the call's would go.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from holdfast.authoring.actions import Action
+from holdfast.authoring.flow_building import FunctionFrame, Place, Stage
+from holdfast.authoring.flow_constants import constant, learn_hints
+from holdfast.authoring.flow_expressions import compile_expression, has_await
+from holdfast.authoring.flow_source import NOTHING, UNDEFINED, FlowSource
+from holdfast.authoring.flow_value_calls import compile_arguments
+from holdfast.authoring.function_commands import sleep as durable_sleep
+from holdfast.authoring.functions import Workflow
+from holdfast.core.flow_expressions import Expression
+from holdfast.core.flow_graph import Category
+
+if TYPE_CHECKING:
+    from holdfast.authoring.flows import Flow
+
+__all__ = ["Remote", "compile_await", "remote_call"]
+
+Bound = frozenset[str]
+
+_SLEEPS: Final[dict[int, str]] = {id(asyncio.sleep): "asyncio.sleep", id(durable_sleep): "hf.sleep"}
+
+
+class Remote(NamedTuple):
+    """A call that does not run in the flow itself."""
+
+    category: Category
+    name: str
+    label: str
+    arguments: Expression
+
+
+def compile_await(stage: Stage, node: ast.Await, target: str | None) -> str:
+    """Make the nodes of an await; gives the variable that has its result, `target` if one was given."""
+    from holdfast.authoring.flow_gathers import compile_gather
+
+    call = node.value
+    if not isinstance(call, ast.Call):
+        stage.refuse(
+            node,
+            f"awaiting `{ast.unparse(call)}`",
+            "only a call can be awaited: tasks and coroutines can't be stored",
+            "await the call itself, or several inside of asyncio.gather(…)",
+        )
+    result = target or stage.hidden("result")
+    found = stage.source.object_named(call.func)
+    if found is asyncio.gather:
+        compile_gather(stage, node, call, result)
+        return result
+    made = _without_effects_in_arguments(stage, call)
+    inlined = _as_flow(found)
+    if inlined is not None:
+        _inline(stage, node, made, inlined, result)
+        return result
+    remote = remote_call(stage, made, frozenset())
+    stage.emit(
+        "action",
+        remote.label,
+        node,
+        category=remote.category,
+        call=remote.name,
+        expression=remote.arguments,
+        target=result,
+    )
+    return result
+
+
+def _without_effects_in_arguments(stage: Stage, call: ast.Call) -> ast.Call:
+    from holdfast.authoring.flow_effects import parts_replaced  # an await may hold awaits
+
+    made = parts_replaced(stage, call)
+    assert isinstance(made, ast.Call)  # noqa: S101
+    return made
+
+
+def remote_call(stage: Stage, call: ast.Call, bound: Bound) -> Remote:
+    """What a call of an action, a workflow or a sleep asks for; anything else is refused."""
+    found = stage.source.object_named(call.func, bound)
+    shown = ast.unparse(call.func)
+    label = shown.rpartition(".")[2]
+    if isinstance(found, Action | Workflow):
+        _check_call(stage, call, found.fn, shown)
+        _learn_result(stage, found.fn)
+        category: Category = "action" if isinstance(found, Action) else "child"
+        return Remote(category, found.name, label, ("arguments", *compile_arguments(stage, call, bound)))
+    if id(found) in _SLEEPS:
+        _check_call(stage, call, found, shown)
+        if found is asyncio.sleep and len(call.args) + len(call.keywords) != 1:
+            stage.refuse(call, "a sleep with a result", "a timer has none", "give it a number of seconds only")
+        return Remote("timer", _SLEEPS[id(found)], "sleep", ("arguments", *compile_arguments(stage, call, bound)))
+    _refuse_await(stage, call, found, shown)
+
+
+def _refuse_await(stage: Stage, call: ast.Call, found: Any, shown: str) -> typing.Never:
+    if found is UNDEFINED:
+        stage.refuse(
+            call.func,
+            f"the name `{shown}`",
+            "nothing is defined under it when the flow is compiled",
+            "define or import it above the flow, or check its spelling",
+        )
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "options":
+        stage.refuse(call, "`.options(…)`", "policies for one call are not compiled yet", "set them at the action")
+    inner = call.func.func if isinstance(call.func, ast.Call) else None
+    if isinstance(inner, ast.Attribute) and inner.attr == "options":
+        stage.refuse(
+            call, "`.options(…)`", "policies for one call are not compiled yet", "set them where the action is defined"
+        )
+    if _as_flow(found) is not None or found is asyncio.gather:
+        stage.refuse(
+            call,
+            f"`{shown}(…)` inside of gather",
+            "a branch of a gather is one call that runs elsewhere",
+            "gather its actions directly, or make it a @hf.workflow, which runs as a child",
+        )
+    if found in (asyncio.wait_for, asyncio.wait, asyncio.create_task, asyncio.ensure_future, asyncio.shield):
+        stage.refuse(
+            call,
+            f"`{shown}`",
+            "tasks live in one process",
+            "use asyncio.gather for several calls, and timeout= of the action for a limit",
+        )
+    if getattr(found, "__name__", "") == "wait_for":
+        stage.refuse(call, f"`{shown}`", "waiting for events is not compiled yet", "use a @hf.workflow for it")
+    if inspect.iscoroutinefunction(found):
+        stage.refuse(
+            call,
+            f"awaiting `{shown}(…)`",
+            "it is an ordinary coroutine, of which nothing would be recorded",
+            f"decorate {shown} with @hf.action, or with @hf.flow if it only awaits actions",
+        )
+    stage.refuse(
+        call,
+        f"awaiting `{shown}(…)`",
+        "a flow awaits actions, workflows, other flows, asyncio.gather and asyncio.sleep",
+        "call it in an action and await that",
+    )
+
+
+def _check_call(stage: Stage, call: ast.Call, function: Callable[..., Any], shown: str) -> None:
+    if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
+        return
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*call.args, **{each.arg or "": each.value for each in call.keywords})
+    except TypeError as error:
+        stage.refuse(call, f"this call of `{shown}`", str(error), f"its signature is {shown}{signature}")
+
+
+def _learn_result(stage: Stage, function: Callable[..., Any]) -> None:
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # its own codec will say so when it is called
+        return
+    learn_hints(stage.building, hints.get("return"))
+
+
+# --- other flows -------------------------------------------------------------------------------------------------
+
+
+def _as_flow(found: Any) -> Flow[..., Any] | None:
+    from holdfast.authoring.flows import Flow
+
+    return found if isinstance(found, Flow) else None
+
+
+def _inline(stage: Stage, node: ast.Await, call: ast.Call, flow: Flow[..., Any], result: str) -> None:
+    from holdfast.authoring.flow_statements import compile_body
+
+    source: FlowSource = flow.source
+    _check_call(stage, call, flow.fn, flow.source.name)
+    if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
+        stage.refuse(call, "`*` in a call of a flow", "which arguments it gives must be known", "write them one by one")
+    prefix = stage.building.unique(f"{stage.prefix}{source.name}") + "/"
+    inner = Stage(
+        stage.building,
+        source,
+        prefix,
+        (*stage.callers, flow),
+        Place(stage.place.loops, stage.place.on_error, (FunctionFrame(result),)),
+    )
+    names, values = _bound_arguments(stage, call, flow, inner)
+    stage.emit("fn_call", source.name, node, expression=("tuple", *values), target=("tuple", *names))
+    others = sorted(inner.variable(name) for name in source.local_names if inner.variable(name) not in names)
+    if stage.place.loops and others:
+        # A second call must not see what the first one left in its variables.
+        stage.assign(("tuple", *others), ("unbound", len(others)), node, "forget")
+    compile_body(inner)
+
+
+def _bound_arguments(
+    stage: Stage, call: ast.Call, flow: Flow[..., Any], inner: Stage
+) -> tuple[list[str], list[Expression]]:
+    """Parameters and their values, in the order in which the call computes them; defaults at the end."""
+    parameters = list(inspect.signature(flow.fn).parameters.values())
+    names = [inner.variable(parameters[position].name) for position in range(len(call.args))]
+    values = [compile_expression(stage, each) for each in call.args]
+    for keyword in call.keywords:
+        names.append(inner.variable(keyword.arg or ""))
+        values.append(compile_expression(stage, keyword.value))
+    for parameter in parameters:
+        name = inner.variable(parameter.name)
+        if name not in names:
+            default = constant(parameter.default, stage.building)
+            names.append(name)
+            values.append(("const", None) if default is None else default)
+    return names, values
+
+

@@ -1,0 +1,80 @@
+"""`for` and `while`: a head that decides about another pass, a body, and an edge back.
+
+The items of a `for` are computed once, when the loop is entered, and the pass in the node's address is their index:
+there is no counter to store. A list that the body changes while it is walked is refused, since Python would see the
+change.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from holdfast.authoring.flow_building import End, LoopFrame, Stage
+from holdfast.authoring.flow_expressions import compile_expression, compile_iterable, compile_pattern
+
+__all__ = ["compile_for", "compile_while"]
+
+
+def compile_while(stage: Stage, node: ast.While) -> None:
+    """A loop with a test."""
+    from holdfast.authoring.flow_effects import has_effect, value_of
+
+    building = stage.building
+    loop = building.unique(f"{stage.prefix}while")
+    inside = stage.at(loops=(*stage.place.loops, loop))
+    if isinstance(node.test, ast.Constant) and node.test.value:
+        head = inside.emit("expression", "while", node)
+        taken, otherwise = building.take_ends(), []
+    elif has_effect(stage, node.test):
+        head = inside.emit("expression", "while", node)
+        taken, otherwise = inside.branch(value_of(inside, node.test), node, "while_test")
+    else:
+        head = inside.emit("conditional", "while", node, expression=compile_expression(stage, node.test))
+        building.take_ends()
+        taken, otherwise = [End(head, "then")], [End(head, "else")]
+    _compile_passes(stage, inside, LoopFrame(loop, head), node, taken, otherwise)
+
+
+def compile_for(stage: Stage, node: ast.For) -> None:
+    """A loop over items."""
+    from holdfast.authoring.flow_effects import without_effects
+
+    building = stage.building
+    if isinstance(node.iter, ast.GeneratorExp):
+        stage.refuse(
+            node.iter, "a generator to walk over", "it would run in between the passes", "make it a list with [ ]"
+        )
+    items = stage.hidden("items")
+    walked = compile_iterable(stage, without_effects(stage, node.iter))
+    stage.assign(items, ("call", "list", (walked,), ()), node.iter, "items")
+    building.sequences.add(items)
+    loop = building.unique(f"{stage.prefix}for")
+    inside = stage.at(loops=(*stage.place.loops, loop))
+    head = inside.emit("conditional", "for", node, expression=("more", items))
+    building.ends = [End(head, "then")]
+    _check_names(stage, node.target)
+    inside.assign(compile_pattern(stage, node.target), ("element", items), node.target, "next")
+    taken = building.take_ends()
+    _compile_passes(stage, inside, LoopFrame(loop, head), node, taken, [End(head, "else")])
+
+
+def _check_names(stage: Stage, target: ast.expr) -> None:
+    from holdfast.authoring.flow_statements import refuse_exception_name
+
+    for part in ast.walk(target):
+        if isinstance(part, ast.Name):
+            refuse_exception_name(stage, part)
+
+
+def _compile_passes(
+    stage: Stage, inside: Stage, frame: LoopFrame, node: ast.For | ast.While, taken: list[End], otherwise: list[End]
+) -> None:
+    from holdfast.authoring.flow_statements import compile_statements
+
+    building = stage.building
+    building.ends = taken
+    compile_statements(inside.at(frames=(*stage.place.frames, frame)), node.body)
+    building.connect(building.take_ends(), frame.head, frame.loop)
+    building.ends = otherwise
+    compile_statements(stage, node.orelse)
+    building.ends += frame.breaks
