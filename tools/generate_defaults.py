@@ -12,10 +12,12 @@ import inspect
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import holdfast as hf
+from holdfast.authoring.deciders import DeciderOptions
 from holdfast.authoring.startable import resolve_start
 from holdfast.core import settings
 from holdfast.core.graph import NodePolicy
@@ -28,7 +30,7 @@ COMMAND = "python tools/generate_defaults.py"
 
 def generated() -> str:
     """The whole document."""
-    return "\n".join([*_head(), *_settings(), *_policies(), *_calls()])
+    return "\n".join([*_head(), *_settings(), *_policies(), *_deciders(), *_calls()])
 
 
 def _head() -> Iterator[str]:
@@ -99,6 +101,32 @@ def _policies() -> Iterator[str]:
     yield ""
 
 
+DECIDER_MEANINGS = {
+    "queue": "where its effects, timers and inbox are claimed from",
+    "retry": "how often effects and timers are tried",
+    "effect_timeout": "how long one attempt at an effect may take, in seconds or as a timedelta",
+    "snapshot_every": "after how many events the state is kept; 0 for never",
+    "dedup": "the window in which equal inputs are one",
+    "state_version": "to be raised when `evolve` has changed where its own code does not show it",
+    "command_retention": "how long command ids are remembered",
+}
+
+
+def _deciders() -> Iterator[str]:
+    yield "## Deciders and projections"
+    yield ""
+    yield "| option of a `Decider` class | default | meaning |"
+    yield "|---|---|---|"
+    for field in dataclasses.fields(DeciderOptions):
+        yield f"| `{field.name}` | {_shown(getattr(DeciderOptions(), field.name))} | {DECIDER_MEANINGS[field.name]} |"
+    yield ""
+    yield "| option of `hf.projection` | default |"
+    yield "|---|---|"
+    for argument, default in _arguments(hf.projection):
+        yield f"| `{argument}` | {default} |"
+    yield ""
+
+
 def _calls() -> Iterator[str]:
     yield "## Calls"
     yield ""
@@ -124,6 +152,10 @@ def _shown(value: object) -> str:
             return "on" if value else "off"
         case int() | float():
             return f"{value:,}"
+        case hf.Retry():
+            return f"`Retry(attempts={value.attempts}, base={value.base}, cap={value.cap})`"
+        case timedelta():
+            return f"{value.days} days" if value == timedelta(days=value.days) else f"`{value!r}`"
         case _:
             return f"`{value!r}`"
 

@@ -33,8 +33,8 @@ async def _spoil(stage: Stage, table: Any, garbage: bytes, where: str = "true", 
         await execute(store, f"UPDATE {table.name} SET {COLUMNS[table]} = {literal} WHERE {condition}")
 
 
-GARBAGE = [b"\xff\x00 no payload", b"[]", b'{"what": "untagged"}', b'{"type": "Unheard", "what": "x"}']
-IDS = ["bytes", "no object", "no tag", "unknown tag"]
+GARBAGE = [b"\xff\x00 no payload", b'{"type": "Unheard", "what": "x"}']
+IDS = ["garbage", "unknown tag"]
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
@@ -52,7 +52,9 @@ async def test_i8_a_corrupted_effect_is_a_dead_letter_at_once_and_the_next_one_r
         (letter,) = await engine.dead()
         assert (letter.node, letter.attempt) == ("effect/1.0", 1), "no attempt was wasted on it"  # type: ignore[union-attr]
         (effect,) = (await engine.snapshot(world.Puppet, "p")).effects
-        assert effect.status == "dead" and effect.error is not None and "effect" in effect.error
+        assert effect.status == "dead"
+        assert effect.error is not None
+        assert "effect" in effect.error
         await engine.execute(world.Puppet, Act("p", ("on",), errands=("c",)))
         await clock.advance(minutes=1)
         assert await world.words(engine) == ("acted", "b done", "on", "c done")
@@ -64,7 +66,9 @@ async def test_i8_a_corrupted_timer_is_a_dead_letter_at_once_and_other_timers_fi
     stage: Stage, world: World, garbage: bytes
 ) -> None:
     async with stage.virtual(world.registry, work=False) as (engine, _):
-        await engine.execute(world.Puppet, Act("p", alarms=(Alarm(HOUR, "bad", "bad"), Alarm(2 * HOUR, "good", "good"))))
+        await engine.execute(
+            world.Puppet, Act("p", alarms=(Alarm(HOUR, "bad", "bad"), Alarm(2 * HOUR, "good", "good")))
+        )
     await _spoil(stage, WORK, garbage, node="timer/bad")
     async with stage.virtual(world.registry) as (engine, clock):
         await clock.advance(hours=3)
@@ -83,7 +87,9 @@ async def test_a_timer_input_that_lost_a_field_is_a_dead_letter(stage: Stage, wo
     async with stage.virtual(world.registry) as (engine, clock):
         await clock.advance(hours=3)
         (timer,) = (await engine.snapshot(world.Puppet, "p")).timers
-        assert timer.status == "dead" and timer.error is not None and "alarm" in timer.error
+        assert timer.status == "dead"
+        assert timer.error is not None
+        assert "alarm" in timer.error
         await engine.execute(world.Puppet, Act("p", ("on",)))
         assert await world.words(engine) == ("acted", "on")
 
@@ -165,13 +171,15 @@ async def test_i6_an_effect_that_kills_its_process_ends_as_a_dead_letter(shared_
     await shared_stage.asked_and_killed()
     world = World()
     async with shared_stage.engine(world.registry, lost_limit=1) as engine:
+
         async def dead() -> list[Any]:
             return list(await engine.dead())
 
         (letter,) = await until(dead, "the effect is a dead letter")
         assert letter.node == "effect/1.0"
         (effect,) = (await engine.snapshot(world.Puppet, "p")).effects
-        assert effect.error is not None and "died 1 times" in effect.error
+        assert effect.error is not None
+        assert "died 1 times" in effect.error
         world.handler = reply
         await engine.execute(world.Puppet, Act("p", ("on",), errands=("b",)))
         await engine.settle(timeout=DEADLINE_SECONDS)

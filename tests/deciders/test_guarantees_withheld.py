@@ -45,7 +45,9 @@ async def test_an_order_that_matters_is_kept_by_asking_for_the_next_effect_when_
     assert world.journal == ["first 1", "first 2", "second 1"]
 
 
-async def test_an_effect_may_reach_the_world_twice_and_the_world_knows_it_by_its_key(stage: Stage, world: World) -> None:
+async def test_an_effect_may_reach_the_world_twice_and_the_world_knows_it_by_its_key(
+    stage: Stage, world: World
+) -> None:
     """Cut off between the call and its settlement, it is called again; with the key the charge is one."""
     charges: dict[str, str] = {}
 

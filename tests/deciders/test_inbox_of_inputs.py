@@ -59,9 +59,7 @@ async def test_the_order_holds_with_many_workers(shared_stage: Stage, world: Wor
 
 async def test_instances_do_not_wait_for_each_others_inbox(stage: Stage, world: World) -> None:
     async with stage.engine(world.registry) as engine:
-        await asyncio.gather(
-            *(engine.enqueue_input(world.Puppet, Act(f"p{n % 5}", (str(n // 5),))) for n in range(50))
-        )
+        await asyncio.gather(*(engine.enqueue_input(world.Puppet, Act(f"p{n % 5}", (str(n // 5),))) for n in range(50)))
         await engine.settle(timeout=DEADLINE_SECONDS)
         for number in range(5):
             assert sorted(await world.words(engine, f"p{number}"), key=int) == [str(n) for n in range(10)]

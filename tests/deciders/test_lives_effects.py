@@ -229,7 +229,8 @@ async def test_i5_an_effect_that_exceeds_its_time_has_failed_and_is_tried_again(
         assert world.journal == ["a 1"]
         await clock.advance(seconds=1)
         (effect,) = await _effects(engine, world)
-        assert effect.error is not None and "5" in effect.error
+        assert effect.error is not None
+        assert "5" in effect.error
         del world.gates["a"]
         await clock.advance(seconds=1)
         assert world.journal[:2] == ["a 1", "a 2"]
@@ -252,7 +253,8 @@ async def test_i16_an_effect_whose_input_cannot_be_decided_has_failed_and_wrote_
         assert await world.words(engine) == ("acted",)
         (effect,) = await _effects(engine, world)
         assert effect.status == "dead"
-        assert effect.error is not None and "this cannot be" in effect.error
+        assert effect.error is not None
+        assert "this cannot be" in effect.error
         world.mended = True  # the code is repaired, and the letter replayed
         assert await engine.replay_dead((await engine.snapshot(world.Puppet, "p")).run_id, "effect/1.0")
         await clock.advance(minutes=1)

@@ -107,7 +107,12 @@ async def test_i33_a_cancelled_timer_does_not_fire_and_leaves_a_system_record(st
         await clock.advance(days=1)
         assert await world.words(engine) == ("acted", "off")
         last = (await engine.stream(world.Puppet, "p"))[-1]
-        assert (last.sequence, last.system, last.type, last.event) == (3, True, "TimerCancelled", hf.TimerCancelled("k"))
+        assert (last.sequence, last.system, last.type, last.event) == (
+            3,
+            True,
+            "TimerCancelled",
+            hf.TimerCancelled("k"),
+        )
         await assert_sound(engine)
 
 
@@ -155,7 +160,8 @@ async def test_a_timer_whose_input_cannot_be_decided_is_tried_again_and_then_a_d
         await clock.advance(hours=2)
         (timer,) = await _timers(engine, world)
         assert (timer.key, timer.status, timer.failures) == ("k", "dead", 3)
-        assert timer.error is not None and "broken" in timer.error
+        assert timer.error is not None
+        assert "broken" in timer.error
         (letter,) = await engine.dead()
         assert (letter.kind, letter.node) == ("timer", "timer/k")  # type: ignore[union-attr]
         (instance,) = await engine.instances(world.Puppet)
@@ -205,7 +211,8 @@ async def test_i33_setting_a_dead_timer_again_begins_afresh(stage: Stage, world:
         await clock.advance(hours=2)
         (timer,) = await _timers(engine, world)
         assert (timer.status, timer.failures) == ("dead", 3), "it had all its attempts again"
-        assert timer.error is not None and "still broken" in timer.error
+        assert timer.error is not None
+        assert "still broken" in timer.error
         await assert_sound(engine)
 
 

@@ -81,7 +81,7 @@ def test_the_code_of_the_page_about_functions_runs_and_prints_what_it_says(tmp_p
 def test_the_code_of_the_page_about_deciders_runs_and_prints_what_it_says(tmp_path: Path) -> None:
     """I33 to I38 as people use them: instances, effects, timers, repeated inputs, the inbox, upcasts, projections."""
     blocks = python_blocks(DECIDERS)
-    assert len(blocks[0].splitlines()) <= 45  # first contact, with the lines that keep classes apart
+    assert len([line for line in blocks[0].splitlines() if line]) <= 30  # first contact
     (tmp_path / "all.py").write_text("\n".join(blocks), encoding="utf-8")
     printed = run_program("all.py", folder=tmp_path)
     for said in re.findall(r"^(?:asyncio\.run|print|    +print)\(.*\)  +# (.+)$", "\n".join(blocks), re.MULTILINE):

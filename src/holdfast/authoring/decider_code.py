@@ -6,6 +6,7 @@ is folded from events that were written and read again, so that the first time a
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 from collections.abc import Mapping
@@ -157,7 +158,9 @@ class BoundDecider:
 
     def decide(self, now: int, state: Any, data: bytes, codec: str) -> Decided:
         given = self.decode_input(data, codec)
-        decision: object = self._decider.decide(instant(now), state, given)
+        # A copy: what decide does to a state that can be changed is in no event, so no replay would know of it.
+        shown = state if self.state_is_immutable else copy.deepcopy(state)
+        decision: object = self._decider.decide(instant(now), shown, given)
         if not isinstance(decision, Decision):
             raise self._wrong(
                 given, f"returned {decision!r:.80}, a {type(decision).__name__}", "return hf.Decision.event(…)"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from holdfast.authoring.actions import Action
 from holdfast.authoring.flow_building import FunctionFrame, Place, Stage
 from holdfast.authoring.flow_constants import constant, learn_hints
-from holdfast.authoring.flow_expressions import compile_expression, has_await
-from holdfast.authoring.flow_source import NOTHING, UNDEFINED, FlowSource
+from holdfast.authoring.flow_expressions import compile_expression
+from holdfast.authoring.flow_source import UNDEFINED, FlowSource
 from holdfast.authoring.flow_value_calls import compile_arguments
 from holdfast.authoring.function_commands import sleep as durable_sleep
 from holdfast.authoring.functions import Workflow
@@ -218,5 +218,3 @@ def _bound_arguments(
             names.append(name)
             values.append(("const", None) if default is None else default)
     return names, values
-
-

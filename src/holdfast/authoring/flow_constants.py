@@ -7,7 +7,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
-import types
+import inspect
 import typing
 import uuid
 from typing import Any
@@ -123,7 +123,7 @@ def learn_hints(building: Building, hint: Any, seen: set[int] | None = None) -> 
     if id(hint) in seen:
         return
     seen.add(id(hint))
-    if isinstance(hint, type) and not isinstance(hint, types.GenericAlias):
+    if inspect.isclass(hint) and not typing.get_args(hint):
         if hint in STANDARD_TYPES.values() or qualified_name(hint) in building.types or not is_record_type(hint):
             return
         building.learn_type(hint)

@@ -149,8 +149,8 @@ def _pinned(stage: Stage, node: ast.expr) -> ast.expr:
         made = ast.FormattedValue(value=_pinned(stage, whole), conversion=-1, format_spec=None)
         return cast("ast.expr", ast.copy_location(made, node))
     if isinstance(node, ast.Slice):
-        parts = {name: getattr(node, name) for name in ("lower", "upper", "step")}
-        made = ast.Slice(**{name: part and _pinned(stage, part) for name, part in parts.items()})
+        lower, upper, step = (part and _pinned(stage, part) for part in (node.lower, node.upper, node.step))
+        made = ast.Slice(lower=lower, upper=upper, step=step)
         return cast("ast.expr", ast.copy_location(made, node))
     hidden = stage.hidden("part")
     stage.assign(hidden, compile_expression(stage, node), node)
@@ -200,7 +200,11 @@ def _comprehension(stage: Stage, node: Any) -> ast.expr:
     from holdfast.authoring.flow_statements import compile_statements  # statements and expressions hold each other
 
     first = node.generators[0]
-    rest = [*first.ifs, *node.generators[1:], *([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])]
+    rest = [
+        *first.ifs,
+        *node.generators[1:],
+        *([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]),
+    ]
     if not any(has_effect(stage, part) for part in rest):
         made = copy.copy(node)
         made.generators = [copy.copy(first), *node.generators[1:]]
@@ -210,15 +214,15 @@ def _comprehension(stage: Stage, node: Any) -> ast.expr:
     renamed = {name: stage.hidden(name) for name in sorted(names)}
     node = _Renamed(stage, renamed).visit(copy.deepcopy(node))
     filled = stage.hidden("filled")
-    source = "[]" if isinstance(node, ast.ListComp) else "set()" if isinstance(node, ast.SetComp) else "{}"
-    if source == "set()":
-        stage.assign(filled, ("set",), node)
-    else:
-        stage.assign(filled, ("list",) if source == "[]" else ("dict",), node)
+    kinds = {ast.ListComp: "list", ast.SetComp: "set", ast.DictComp: "dict"}
+    stage.assign(filled, (kinds[type(node)],), node)
     holder = ast.Name(id=filled, ctx=ast.Load())
     body: list[ast.stmt]
     if isinstance(node, ast.DictComp):
-        key, value = ast.Name(id=stage.hidden("key"), ctx=ast.Store()), ast.Name(id=stage.hidden("value"), ctx=ast.Store())
+        key, value = (
+            ast.Name(id=stage.hidden("key"), ctx=ast.Store()),
+            ast.Name(id=stage.hidden("value"), ctx=ast.Store()),
+        )
         place = ast.Subscript(value=holder, slice=ast.Name(id=key.id, ctx=ast.Load()), ctx=ast.Store())
         body = [
             ast.Assign(targets=[key], value=node.key),
@@ -226,7 +230,7 @@ def _comprehension(stage: Stage, node: Any) -> ast.expr:
             ast.Assign(targets=[place], value=ast.Name(id=value.id, ctx=ast.Load())),
         ]
     else:
-        method = ast.Attribute(value=holder, attr="append" if source == "[]" else "add", ctx=ast.Load())
+        method = ast.Attribute(value=holder, attr="append" if isinstance(node, ast.ListComp) else "add", ctx=ast.Load())
         body = [ast.Expr(ast.Call(func=method, args=[node.elt], keywords=[]))]
     for clause in reversed(node.generators):
         if clause.is_async:
@@ -261,7 +265,9 @@ class _Renamed(ast.NodeTransformer):
     def _inner(self, node: Any) -> Any:
         self._depth += 1
         if self._depth > 1:
-            bound = {part.id for each in node.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)}
+            bound = {
+                part.id for each in node.generators for part in ast.walk(each.target) if isinstance(part, ast.Name)
+            }
             if bound & self._names.keys():
                 self._stage.refuse(
                     node, "a name of two comprehensions", "they would be hard to tell apart", "use different names"
@@ -275,7 +281,10 @@ class _Renamed(ast.NodeTransformer):
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         if {argument.arg for argument in node.args.args} & self._names.keys():
             self._stage.refuse(
-                node, "a name of a lambda and a comprehension", "they would be hard to tell apart", "use different names"
+                node,
+                "a name of a lambda and a comprehension",
+                "they would be hard to tell apart",
+                "use different names",
             )
         self.generic_visit(node)
         return node

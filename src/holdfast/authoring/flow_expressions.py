@@ -117,7 +117,7 @@ def _binary(stage: Stage, node: Any, bound: Bound) -> Expression:
 
 
 def _unary(stage: Stage, node: Any, bound: Bound) -> Expression:
-    operand = node.operand.value if isinstance(node.operand, ast.Constant) else None
+    operand: Any = node.operand.value if isinstance(node.operand, ast.Constant) else None
     if isinstance(node.op, ast.USub) and type(operand) in (int, float):
         return _constant(stage, ast.copy_location(ast.Constant(-operand), node), bound)
     return ("unary", _UNARY[type(node.op)], compile_expression(stage, node.operand, bound))

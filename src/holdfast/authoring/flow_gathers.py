@@ -59,14 +59,16 @@ def compile_gather(stage: Stage, node: ast.Await, call: ast.Call, result: str) -
 def _returns_exceptions(stage: Stage, call: ast.Call) -> bool:
     for keyword in call.keywords:
         value = keyword.value
-        if keyword.arg != "return_exceptions" or not (isinstance(value, ast.Constant) and isinstance(value.value, bool)):
+        if keyword.arg != "return_exceptions" or not (
+            isinstance(value, ast.Constant) and isinstance(value.value, bool)
+        ):
             stage.refuse(
                 keyword.value,
                 f"`{keyword.arg or '**'}=` of gather",
                 "the graph must know what a failure does",
                 "write return_exceptions=True or leave it out",
             )
-        return value.value
+        return bool(getattr(value, "value", False))
     return False
 
 

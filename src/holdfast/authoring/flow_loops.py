@@ -22,9 +22,10 @@ def compile_while(stage: Stage, node: ast.While) -> None:
     building = stage.building
     loop = building.unique(f"{stage.prefix}while")
     inside = stage.at(loops=(*stage.place.loops, loop))
+    otherwise: list[End] = []
     if isinstance(node.test, ast.Constant) and node.test.value:
         head = inside.emit("expression", "while", node)
-        taken, otherwise = building.take_ends(), []
+        taken = building.take_ends()
     elif has_effect(stage, node.test):
         head = inside.emit("expression", "while", node)
         taken, otherwise = inside.branch(value_of(inside, node.test), node, "while_test")

@@ -18,9 +18,7 @@ from holdfast.core.flow_operations import MUTATOR_NAMES
 
 __all__ = ["compile_augmented_item", "compile_delete_item", "compile_mutator", "compile_set_item", "is_mutator"]
 
-_CONSUMING = frozenset(
-    ("extend", "update", "difference_update", "intersection_update", "symmetric_difference_update")
-)
+_CONSUMING = frozenset(("extend", "update", "difference_update", "intersection_update", "symmetric_difference_update"))
 
 
 def is_mutator(stage: Stage, node: ast.AST) -> bool:
@@ -40,7 +38,9 @@ def compile_mutator(stage: Stage, node: ast.Call, result: str | None) -> None:
     root, path = _place_of(stage, node.func.value, f"`.{name}(…)`")
     if name in _CONSUMING:
         args: tuple[Expression, ...] = tuple(
-            ("star", compile_iterable(stage, each.value)) if isinstance(each, ast.Starred) else compile_iterable(stage, each)
+            ("star", compile_iterable(stage, each.value))
+            if isinstance(each, ast.Starred)
+            else compile_iterable(stage, each)
             for each in node.args
         )
     else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from holdfast.authoring.flow_awaits import compile_await
-from holdfast.authoring.flow_building import End, FinallyFrame, FunctionFrame, Jump, LoopFrame, Stage
+from holdfast.authoring.flow_building import FinallyFrame, FunctionFrame, Jump, LoopFrame, Stage
 from holdfast.authoring.flow_constants import refer_to
 from holdfast.authoring.flow_effects import check_bound, has_effect, value_of, without_effects
 from holdfast.authoring.flow_expressions import compile_expression, compile_pattern, symbol_of
@@ -301,4 +301,3 @@ _STATEMENTS: Final[dict[type[ast.stmt], Callable[[Stage, Any], None]]] = {
     ast.Continue: _continue,
     ast.Pass: _pass,
 }
-

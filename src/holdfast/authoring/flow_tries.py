@@ -36,7 +36,13 @@ def _with_finally(stage: Stage, node: ast.Try) -> None:
     # Made before the body, since the body's nodes lead to it; reached by them only.
     failing = building.unique(f"{stage.prefix}failing")
     stage.make(
-        failing, "assignment", node, label="finally", expression=("const", BY_FAILURE), target=frame.route, catches=failure
+        failing,
+        "assignment",
+        node,
+        label="finally",
+        expression=("const", BY_FAILURE),
+        target=frame.route,
+        catches=failure,
     )
     guarded = stage.at(on_error=failing, frames=(*stage.place.frames, frame))
     if node.handlers:
@@ -117,5 +123,5 @@ def _inside(stage: Stage, handler: ast.ExceptHandler, failure: str) -> Stage:
 
 
 def _raise_again(stage: Stage, node: ast.Try, failure: str) -> None:
-    stage.emit("expression", "raise_again", node, label="raise", expression=("raise", ("var", failure), None))
+    stage.emit("expression", "raise_again", node, expression=("raise", ("var", failure), None))
     stage.building.ends = []

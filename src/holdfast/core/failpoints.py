@@ -36,6 +36,8 @@ NAMES: frozenset[str] = frozenset(
         "action.after",
         "action.tx.before_commit",
         "action.tx.after_commit",
+        "timer.before",
+        "inbox.before",
         "projection.before_commit",
         "announce.before",
         "announce.after",

@@ -112,7 +112,9 @@ def _of_instance(s: Situation, item: Work) -> list[Cause]:
     if item.due <= s.now:
         return [obstacle]
     delay = (TIMER_SET, item.node) if item.kind == TIMER and not item.failures else _of_delay(item)
-    return [delay] if obstacle[0] == NO_SLOT else [delay, obstacle]
+    # What a timer would give to an instance that has ended is ignored: it needs nobody.
+    needs_nobody = obstacle[0] == NO_SLOT or (s.run.ended and item.kind == TIMER)
+    return [delay] if needs_nobody else [delay, obstacle]
 
 
 def _of_parked(s: Situation, item: Work) -> list[Cause]:

@@ -172,6 +172,8 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
     latest: dict[str, Work] = {item.node: item for item in await store.rows(question)}
     position = {} if graph is None else {node: place for place, node in enumerate(graph.topological_order)}
     work = tuple(sorted(latest.values(), key=lambda item: position.get(item.node, len(position))))
+    if run.model == DECIDER:
+        work = tuple(sorted(work, key=lambda item: (item.due, item.created, len(item.node), item.node)))
     over = run.ended and not any(item.status in OPEN_WORK for item in work)
     workers = () if over else tuple(await store.workers())
     waits = () if run.ended else tuple(Awaited.of(wait) for wait in await store.rows(WaitsOf(run.id)))

@@ -43,11 +43,13 @@ class InstanceWork:
         self._observe = observe
 
     async def settle(self, work: Work, offer: Callable[[], Offer | None]) -> Settled:
-        if failpoints.armed:
-            await failpoints.reach(f"{work.kind}.before")
         code = code_of(self._definitions, work.workflow)
         if work.kind == TIMER:
+            if failpoints.armed:
+                await failpoints.reach("timer.before")
             return await self._fire(work, code, offer)
+        if failpoints.armed:
+            await failpoints.reach("inbox.before")
         return await self._drain(work, offer)
 
     async def _fire(self, work: Work, code: DeciderCode, offer: Callable[[], Offer | None]) -> Settled:

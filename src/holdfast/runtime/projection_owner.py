@@ -111,6 +111,7 @@ class ProjectionOwner:
         self._definitions = definitions
         self._looked = run.base  # up to here there is nothing for us that was not taken
         self._alone = (0, -1)  # positions of events that are taken one by one
+        self._culprit: tuple[int, Exception] | None = None  # the position of the event on which the last batch failed
         if (place := failed_place(work)) is not None:
             self._alone = (place.position, place.position)
 
@@ -177,6 +178,9 @@ class ProjectionOwner:
             if batch[0].error is not None:
                 await self._failed(batch[0], batch[0].error, retryable=False)
                 return False
+            if self._culprit is not None and self._culprit[0] == batch[0].position:
+                await self._failed(batch[0], self._culprit[1])
+                return False
             if not await self._take(batch):
                 return self.stopping  # paused: to be given back
             del events[: sum(each.position <= self.position for each in batch)]
@@ -195,11 +199,14 @@ class ProjectionOwner:
             settled = await self._commit(batch)
         except HandlerFailed as failed:
             if len(batch) == 1:
-                await self._failed(batch[0], failed.error, retryable=self.projection.retry.allows(failed.error))
+                await self._failed(batch[0], failed.error)
                 return False
-            first, last = (0, -1) if failed.taken is None else (failed.taken, failed.taken)
-            self._alone = (batch[first].position, batch[last].position)
-            log.info("%s failed on %d events and tries them apart: %r", self._named, len(batch), failed.error)
+            if failed.taken is not None:  # those before it are taken again, and its own attempt counts as one (I3)
+                self._culprit = (batch[failed.taken].position, failed.error)
+                self._alone = (batch[failed.taken].position,) * 2
+            else:
+                self._alone = (batch[0].position, batch[-1].position)
+                log.info("%s failed on %d events and tries them apart: %r", self._named, len(batch), failed.error)
             return True
         if settled.verdict in (RECORDED, REPEATED):
             self.position = self._looked = batch[-1].position
@@ -303,7 +310,7 @@ class ProjectionOwner:
 
     # -- what came of it
 
-    async def _failed(self, event: NextEvent, error: Exception, *, retryable: bool) -> None:
+    async def _failed(self, event: NextEvent, error: Exception, *, retryable: bool = True) -> None:
         retry = self.projection.retry
         record = encode_error(error, earlier=self.work.error)
         settled: Settled = await self._coordinator.submit(
@@ -311,7 +318,7 @@ class ProjectionOwner:
                 **self._lease(),
                 error=record,
                 place=event.place,
-                retryable=retryable,
+                retryable=retryable and retry.allows(error),
                 attempts=retry.attempts,
                 base_seconds=retry.base,
                 cap_seconds=retry.cap,

@@ -1,0 +1,174 @@
+"""`@hf.flow`: an async function whose source is compiled to a graph before anything runs.
+
+The function is never executed by the engine: its graph is. Called outside of a run it is plain asyncio, so it can be
+tried and tested like any coroutine; `flow.graph` is what the engine follows, to be drawn, stored and compared.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+from holdfast.authoring.actions import check_function
+from holdfast.authoring.flow_compiler import Compiled, compile_flow
+from holdfast.authoring.flow_source import FlowSource, read_source
+from holdfast.authoring.pure import Pure
+from holdfast.authoring.registry import Definition, Registry, default_registry
+from holdfast.core.codec import CallCodec
+from holdfast.core.errors import MissingJob, UsageError
+from holdfast.core.flow_graph import FlowGraph
+from holdfast.core.flow_operations import STANDARD_TYPES
+
+__all__ = ["Flow", "FlowEnvironment", "flow"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class FlowEnvironment:
+    """What a graph's expressions may name in this process: the types and pure functions of the flow's source."""
+
+    __slots__ = ("_references", "_types")
+
+    def __init__(self, compiled: Compiled) -> None:
+        self._types = compiled.types
+        self._references = compiled.references
+
+    @property
+    def known_types(self) -> Mapping[str, type]:
+        """Types whose instances may be stored, by qualified name."""
+        return self._types
+
+    def type_named(self, reference: str) -> type:
+        """The class that the flow's source calls by this name."""
+        found = self._references.get(reference)
+        if isinstance(found, type):
+            return found
+        short = reference.rpartition("/")[2]
+        plain = getattr(builtins, short, None) or STANDARD_TYPES.get(short)
+        if found is None and isinstance(plain, type):
+            return plain
+        raise self._missing(reference, "class")
+
+    def pure_function(self, reference: str) -> Callable[..., Any]:
+        """The function marked pure that the flow's source calls by this name."""
+        found = self._references.get(reference)
+        if isinstance(found, Pure):
+            return found.fn
+        raise self._missing(reference, "@hf.pure function")
+
+    def _missing(self, reference: str, what: str) -> MissingJob:
+        return MissingJob(
+            f"a run follows a version of its flow that uses the {what} {reference!r}, which the code no longer names",
+            hint=f"keep {reference!r} importable in the flow's module until the old runs have ended",
+        )
+
+
+class Flow(Generic[P, R]):
+    """A compiled function. Calling it gives a coroutine that runs it as plain asyncio."""
+
+    __holdfast__: Definition
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, fn: Callable[P, Coroutine[Any, Any, R]], *, definition: Definition, source: FlowSource) -> None:
+        functools.update_wrapper(self, fn)
+        self.__holdfast__ = definition
+        self._fn = fn
+        self._source = source
+        compiled = compile_flow(definition.name, fn, source)
+        self._graph = compiled.graph
+        self._environment = FlowEnvironment(compiled)
+        self._codec: list[CallCodec] = []
+
+    def __repr__(self) -> str:
+        return f"<flow {self.name} of {self.__holdfast__.place}>"
+
+    @property
+    def name(self) -> str:
+        """The name it is registered and stored under."""
+        return self.__holdfast__.name
+
+    @property
+    def fn(self) -> Callable[P, Coroutine[Any, Any, R]]:
+        """The plain function."""
+        return self._fn
+
+    @property
+    def source(self) -> FlowSource:
+        """The text it was compiled from; other flows inline it."""
+        return self._source
+
+    @property
+    def graph(self) -> FlowGraph:
+        """What the engine follows."""
+        return self._graph
+
+    @property
+    def environment(self) -> FlowEnvironment:
+        """The types and functions that its expressions name."""
+        return self._environment
+
+    @property
+    def call(self) -> CallCodec:
+        """Encodes and decodes its arguments and result. Made at the first use: annotations may name what is later."""
+        if not self._codec:
+            self._codec.append(CallCodec(self._fn, name=f"flow {self.name}"))
+        return self._codec[0]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        return self._fn(*args, **kwargs)
+
+
+class FlowDecorator(Protocol):
+    """What `@hf.flow(…)` with options returns."""
+
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Flow[P, R]: ...
+
+
+@overload
+def flow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Flow[P, R]: ...
+@overload
+def flow(
+    *, name: str | None = ..., aliases: tuple[str, ...] | list[str] = ..., registry: Registry | None = ...
+) -> FlowDecorator: ...
+def flow(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    aliases: tuple[str, ...] | list[str] = (),
+    registry: Registry | None = None,
+) -> Any:
+    """Compile an `async def` to a graph. What can't be compiled is refused here, with its place and an alternative."""
+
+    def decorate(function: Callable[..., Any]) -> Flow[..., Any]:
+        _check(function)
+        made: Flow[..., Any] = Flow(
+            function, definition=Definition.of(function, "workflow", name, aliases), source=read_source(function)
+        )
+        (default_registry if registry is None else registry).add(made)
+        return made
+
+    return decorate if fn is None else decorate(fn)
+
+
+def _check(function: object) -> None:
+    if isinstance(function, Flow):
+        raise UsageError(
+            f"@hf.flow was given {function.name}, which is a flow already", hint="decorate a function once"
+        )
+    check_function(function, "@hf.flow")
+    made = cast("Callable[..., Any]", function)
+    if not inspect.iscoroutinefunction(made):
+        raise UsageError(
+            f"flow {made.__qualname__} is a plain def, which cannot await actions", hint="make it an async def"
+        )
+    if [*inspect.signature(made).parameters][:1] in (["self"], ["cls"]):
+        raise UsageError(
+            f"{made.__qualname__} is a method, and a flow has no instance to be called on",
+            hint="make it a function of its module and pass what it needs as arguments",
+        )

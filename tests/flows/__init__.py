@@ -1,0 +1,1 @@
+"""Compiled flows: compiler, graph, plan."""
