@@ -52,6 +52,7 @@ _HOMES = {
     "holdfast.core.graph": ("Graph",),
     "holdfast.core.retry": ("Retry",),
     "holdfast.core.settings": ("Settings",),
+    "holdfast.deciding": ("InstanceSnapshot",),
     "holdfast.engine": ("Engine",),
     "holdfast.script": ("run",),
     "holdfast.handle": ("Handle",),
@@ -80,7 +81,7 @@ __all__ += ["Received", "TimeReached", "RunEnded", "send", "broadcast", "execute
 __all__ += ["Delivered", "Queued", "TargetEnded", "TargetNotFound", "sleep", "now", "uuid4", "rng"]
 __all__ += ["Decider", "Decision", "Dedup", "EffectContext", "Recorded", "TimerCancelled", "idempotent", "upcast"]
 __all__ += ["Projection", "projection", "StateInfo", "StateMachine", "StateMachineDefinition", "TransitionInfo"]
-__all__ += ["JSON", "MSGPACK", "__version__"]
+__all__ += ["InstanceSnapshot", "JSON", "MSGPACK", "__version__"]
 __all__ += ["HoldfastError", "UsageError", "RunError", "StoreError", "NonRetryable", "UnknownWorkflow"]
 __all__ += ["UnknownNode", "DagError", "FlowNotSupported", "GraphError", "KeyConflict", "PayloadRefused"]
 __all__ += ["PayloadTooLarge", "RunFailed", "RunCancelled", "RunPaused", "RemoteError", "NonDeterminism"]
@@ -178,6 +179,7 @@ if TYPE_CHECKING:
     from holdfast.core.graph import Graph
     from holdfast.core.retry import Retry
     from holdfast.core.settings import Settings
+    from holdfast.deciding import InstanceSnapshot
     from holdfast.engine import Engine
     from holdfast.handle import Handle
     from holdfast.script import run

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.decider_code import BoundDecider
+from holdfast.authoring.variants import Variants
 from holdfast.core.decider_operations import DECIDER, INPUT_EVENT
 from holdfast.core.errors import HoldfastError
 from holdfast.core.graph import known_names
@@ -94,19 +95,27 @@ async def _pending_work(engine: Engine, workflow: str, code: BoundDecider) -> As
         if kind.kind not in (EFFECT, TIMER):
             continue
         known = code.definition.types.effects if kind.kind == EFFECT else code.definition.types.inputs
-        name = kind.name.replace(":", ".").rpartition(".")[2]
+        name = kind.name[len(workflow) + 1 :]
         if name not in known.by_name:
-            what = "pending effect" if kind.kind == EFFECT else "timer"
-            yield (
-                kind.run,
-                f"{kind.total:,} {what}{'' if kind.total == 1 else 's'} of type {name}, which is no {known.role} of "
-                f"this code: nobody could {'carry them out' if kind.kind == EFFECT else 'take what they give'}. Fix: "
-                f"keep the class until none is left; {known_names(name, known.by_name)}",
-            )
+            yield kind.run, _nobody(kind, name, known)
             continue
         trouble = await _sample(engine, kind, code)
         if trouble:
             yield kind.run, f"{kind.total:,} of {kind.kind} {name} pending, and one cannot be read: {trouble}"
+
+
+def _nobody(kind: OpenWorkType, name: str, known: Variants) -> str:
+    what = "pending effect" if kind.kind == EFFECT else "timer"
+    one = kind.total == 1
+    does = (
+        f"carry {'it' if one else 'them'} out"
+        if kind.kind == EFFECT
+        else f"take what {'it gives' if one else 'they give'}"
+    )
+    return (
+        f"{kind.total:,} {what}{'' if one else 's'} of type {name}, which is no {known.role} of this code: nobody "
+        f"could {does}. Fix: keep the class until none is left; {known_names(name, known.by_name)}"
+    )
 
 
 async def _sample(engine: Engine, kind: OpenWorkType, code: BoundDecider) -> str | None:

@@ -281,7 +281,7 @@ class Engine(Deciding, Projecting, Operating):
             paused=paused,
             if_exists=if_exists,
         )
-        if spec.source == "class":  # a class may have been defined after the engine was opened
+        if spec.source in ("class", "flow"):  # it may have been defined after the engine was opened
             await self.definitions.see_code(self.store)
         if operation.nodes and spec.graph is not None:  # decided on here at once: no need to read it back
             self.definitions.remember(definition_id("built", operation.run, 0), spec.graph)

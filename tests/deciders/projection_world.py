@@ -9,6 +9,7 @@ keeps a projection from writing a row twice or too early: what the tests find th
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -17,6 +18,7 @@ from typing import Any, Never
 import msgspec
 
 import holdfast as hf
+from holdfast.runtime.killswitch import install_from_environment
 from tests.worker.support import until
 
 SECONDS = 10.0
@@ -151,7 +153,8 @@ async def has_come_to(engine: hf.Engine, status: str, name: str = "book") -> Any
 
 
 async def serve(url: str) -> None:
-    book = Book(url.partition(":")[0])
+    book = Book(url.partition(":")[0], batch_size=100)
+    install_from_environment(os.environ)
     async with hf.Engine(url, registry=book.registry) as engine:
         await engine.run_worker()
 

@@ -40,7 +40,7 @@ async def test_a_decider_that_is_not_registered_is_named_with_the_nearest(world:
             await engine.execute(elsewhere, Create("17"))
         for wrong in (int, "", None, 7, Act):
             with pytest.raises(hf.HoldfastError):
-                await engine.execute(wrong, Act("p"))  # type: ignore[call-overload, arg-type, type-var]
+                await engine.execute(wrong, Act("p"))  # type: ignore[arg-type]
 
 
 async def test_something_registered_that_is_no_decider_is_refused(world: World) -> None:
@@ -51,7 +51,7 @@ async def test_something_registered_that_is_no_decider_is_refused(world: World) 
         with pytest.raises(hf.UsageError, match="no decider"):
             await engine.execute("function", Act("p"))
         with pytest.raises(hf.UsageError, match="decider"):
-            await engine.start(world.Puppet, Act("p"))
+            await engine.start(world.Puppet, Act("p"))  # type: ignore[arg-type]
         with pytest.raises(hf.UsageError, match="decider"):
             await engine.start("puppet", Act("p"))
 
@@ -331,7 +331,7 @@ async def test_a_view_that_raises_harms_nobody_but_who_looks(stage: Stage) -> No
     registry = hf.Registry()
     order = order_class(registry)
 
-    class Blind(order):  # type: ignore[misc]
+    class Blind(order):  # type: ignore[valid-type, misc]
         def view(self, state: Any) -> hf.StateInfo:
             raise RuntimeError("I cannot see")
 

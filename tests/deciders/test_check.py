@@ -83,8 +83,8 @@ def account(events: Any = Opened | Rang, inputs: Any = Open | Ring, effects: Any
     return Account
 
 
-def renamed(cls: type, name: str, **fields: Any) -> type:
-    """Another class under a name that is stored."""
+def another(name: str, **fields: Any) -> type:
+    """A class under a name that is stored, with other fields."""
     return msgspec.defstruct(name, [(field, *given) for field, given in fields.items()], frozen=True)
 
 
@@ -115,8 +115,8 @@ async def difference(new: type) -> str:
 
 async def test_i37_code_that_understands_everything_is_fine(stage: Stage) -> None:
     """A new type, and a field with a default, are no trouble."""
-    wider = renamed(Opened, "Opened", cents=(int,), currency=(str, "EUR"))
-    more = renamed(Rang, "Closed")
+    wider = another("Opened", cents=(int,), currency=(str, "EUR"))
+    more = another("Closed")
     assert await checked(account(events=wider | Rang | more), stage) == [
         Checked(run=None, workflow="account", verdict="fine", what="decider")
     ]
@@ -125,11 +125,11 @@ async def test_i37_code_that_understands_everything_is_fine(stage: Stage) -> Non
 async def test_i37_an_event_type_that_the_code_lost_is_told_with_how_many_there_are() -> None:
     text = await difference(account(events=Rang))
     assert text.startswith("1 event of type Opened cannot be read: event Opened of account 'a', sequence 1,")
-    assert '@hf.upcast(Account, "Opened", from_version=…)' in text
+    assert 'Account, "Opened", from_version=…)' in text
 
 
 async def test_i37_an_event_that_lacks_a_field_is_told_with_the_field() -> None:
-    stricter = renamed(Opened, "Opened", cents=(int,), currency=(str,))
+    stricter = another("Opened", cents=(int,), currency=(str,))
     text = await difference(account(events=stricter | Rang))
     assert "missing required field `currency`" in text
     assert "give what is missing a default, or add @hf.upcast(" in text
@@ -137,7 +137,7 @@ async def test_i37_an_event_that_lacks_a_field_is_told_with_the_field() -> None:
 
 async def test_i37_an_upcast_that_raises_is_told_and_one_that_works_is_fine() -> None:
     """Of a version that is stored no more than a sample is tried: one event."""
-    stricter = renamed(Opened, "Opened", cents=(int,), currency=(str,))
+    stricter = another("Opened", cents=(int,), currency=(str,))
     new = account(events=stricter | Rang)
     hf.upcast(new, "Opened", from_version=1)(lambda plain: {**plain, "currency": plain["land"]})
     assert "raised KeyError: 'land'" in await difference(new)
@@ -159,12 +159,12 @@ async def test_i16_an_instance_that_cannot_be_folded_is_told_with_the_event() ->
 
 async def test_i8_pending_effects_of_a_type_that_no_code_has_are_told() -> None:
     text = await difference(account(effects=Mail))
-    assert text.startswith("1 pending effect of type Fax, which is no effect of this code: nobody could carry them out")
+    assert text.startswith("1 pending effect of type Fax, which is no effect of this code: nobody could carry it out")
     assert "keep the class until none is left" in text
 
 
 async def test_i8_a_pending_effect_that_cannot_be_read_is_told() -> None:
-    text = await difference(account(effects=Mail | renamed(Fax, "Fax", to=(str,), page=(int,))))
+    text = await difference(account(effects=Mail | another("Fax", to=(str,), page=(int,))))
     assert text.startswith("1 of effect Fax pending, and one cannot be read: ")
     assert "missing required field `page`" in text
 
@@ -175,7 +175,7 @@ async def test_i8_timers_of_a_type_that_no_code_has_are_told() -> None:
 
 
 async def test_i8_an_input_that_waits_in_an_inbox_and_cannot_be_read_is_told() -> None:
-    text = await difference(account(inputs=Ring | renamed(Open, "Open", id=(str,), owner=(str,))))
+    text = await difference(account(inputs=Ring | another("Open", id=(str,), owner=(str,))))
     assert text.startswith("an input in the inbox of instance 'a' cannot be read: ")
     assert "missing required field `owner`" in text
 

@@ -253,6 +253,17 @@ def test_the_stream_is_listed_from_any_event_and_followed_to_the_end(shop: Order
     assert shop("stream", "order", "17", "--follow", "--limit", "1").exit_code == 2
 
 
+def test_whoever_follows_a_stream_sees_what_happens_until_the_instance_ends(shop: OrderShell) -> None:
+    shop.prepare(create("17"))
+    with shop.process("stream", "order", "17", "--follow") as follower:
+        assert follower.stdout is not None
+        assert 'Created  {"cents": 100}' in follower.stdout.readline()
+        shop.prepare(pay("17"), ship("17"))
+        rest, _ = follower.communicate(timeout=30)
+    assert [line.split()[3] for line in rest.splitlines()] == ["Paid", "TimerCancelled", "Shipped"]
+    assert follower.returncode == 0
+
+
 # -- state machines
 
 

@@ -199,6 +199,7 @@ async def test_i11_a_paused_instance_takes_inputs_and_starts_nothing(world: Worl
             f"{TITLE} is paused by ada: lunch (since {NOW}). Nothing of it starts until it is resumed, but inputs are "
             "applied"
         )
+        assert explanation.reasons == ()  # that effects wait behind each other is not what keeps them
         assert await world.words(engine) == ("acted", "noted")
 
 

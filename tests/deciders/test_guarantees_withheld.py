@@ -1,4 +1,4 @@
-"""What deciders do not promise, and the ways around it: each row shown to be as the docs say, no better and no worse."""
+"""What deciders do not promise, and the ways around it: each row is as the docs say, no better and no worse."""
 
 from __future__ import annotations
 

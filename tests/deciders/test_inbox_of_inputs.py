@@ -14,7 +14,7 @@ HOUR = 3600.0
 
 async def test_g1_an_enqueued_input_is_durable_and_not_applied_yet(stage: Stage, world: World) -> None:
     async with stage.engine(world.registry, work=False) as engine:
-        assert await engine.enqueue_input(world.Puppet, Act("p", ("one",))) is None
+        await engine.enqueue_input(world.Puppet, Act("p", ("one",)))
         await engine.enqueue_input("puppet", {"type": "Act", "id": "p", "words": ["two"]})
         snapshot = await engine.snapshot(world.Puppet, "p")
         assert (snapshot.inbox, snapshot.sequence, snapshot.state.words) == (2, 0, ())

@@ -9,7 +9,7 @@ import pytest
 import holdfast as hf
 from holdfast.deciding import InstanceSnapshot, PendingEffect
 from tests.deciders.conftest import DEADLINE_SECONDS, Stage
-from tests.deciders.orders import Act, Errand, PuppetInput, Reply, World, always_fail, reply
+from tests.deciders.orders import Act, Errand, PuppetInput, Reply, Spoke, World, always_fail, reply
 from tests.worker.support import assert_sound, until
 
 
@@ -76,7 +76,7 @@ async def test_an_input_that_an_effect_returns_is_executed_as_the_effect_is_sett
         await until(lambda: look_then(look, seen, (2, 0)), "the reply of a")
         assert set(seen) <= {(1, 1), (2, 0)}
         facts = await engine.stream(world.Puppet, "p")
-        assert [(each.event.word, each.cause) for each in facts][1:] == [("a done", "effect/1.0")]
+        assert [(each.event, each.cause) for each in facts][1:] == [(Spoke("a done"), "effect/1.0")]
 
 
 async def look_then(look: object, seen: list[tuple[int, int]], end: tuple[int, int]) -> bool:

@@ -107,12 +107,8 @@ async def test_i33_a_cancelled_timer_does_not_fire_and_leaves_a_system_record(st
         await clock.advance(days=1)
         assert await world.words(engine) == ("acted", "off")
         last = (await engine.stream(world.Puppet, "p"))[-1]
-        assert (last.sequence, last.system, last.type, last.event) == (
-            3,
-            True,
-            "TimerCancelled",
-            hf.TimerCancelled("k"),
-        )
+        record: object = last.event
+        assert (last.sequence, last.system, last.type, record) == (3, True, "TimerCancelled", hf.TimerCancelled("k"))
         await assert_sound(engine)
 
 

@@ -318,5 +318,6 @@ async def _damage(engine: hf.Engine, sequence: int) -> None:
                 if fact.sequence == sequence:
                     facts[place] = store.tables[STREAM][STREAM.key(fact)] = replace(fact, data=b"[]")
         return
+    nothing = "CAST('[]' AS BLOB)" if store.kind == "sqlite" else "convert_to('[]', 'UTF8')"
     async with store.transaction(user=True) as tx:
-        await tx.user.execute(f"UPDATE stream SET type = 'Gone' WHERE sequence = {sequence}")
+        await tx.user.execute(f"UPDATE stream SET data = {nothing} WHERE sequence = {sequence}")

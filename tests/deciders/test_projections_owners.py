@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -64,25 +62,11 @@ async def _rows(book: Book, engine: hf.Engine, count: int) -> None:
     await until(there, f"{count} rows")
 
 
-@asynccontextmanager
-async def _two(stage: Stage, book: Book) -> AsyncIterator[tuple[hf.Engine, hf.Engine]]:
-    """Two engines that know the projection; on the memory store the one engine twice."""
-    async with stage.engine(book.registry, work=False, **LATE) as first:
-        await book.rows.create(first)
-        if stage.kind == "memory":
-            yield first, first
-            return
-        async with stage.engine(book.registry, work=False) as second:
-            yield first, second
-
-
 async def test_i36_the_commit_of_an_owner_that_lost_its_lease_is_refused(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    shared_stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is held just before its transaction; another takes the events meanwhile, and the first one's rows go."""
-    if stage.kind == "memory":
-        pytest.skip("what a handler does on the memory store is in no transaction, and cannot be taken back")
-    book, gate = Book(stage.kind), Gate()
+    book, gate = Book(shared_stage.kind), Gate()
     commit = ProjectionOwner._commit
     refused: list[str] = []
 
@@ -93,19 +77,28 @@ async def test_i36_the_commit_of_an_owner_that_lost_its_lease_is_refused(
         return settled
 
     monkeypatch.setattr(ProjectionOwner, "_commit", held)
-    async with _two(stage, book) as (first, second), first.worker():
-        await book.add(first, "a", 1, 2, 3)
-        await gate.reached.wait()
-        await _lapse(second)
-        async with second.worker():
-            await second.settle(timeout=SECONDS)
-            position = (await info(second)).position
-            assert [row[2] for row in await book.rows.read(second)] == [1, 2, 3]
-            gate.open.set()
-            await until(lambda: "stale" in refused, "the first owner is refused")
-            assert book.calls == [[1], [2], [3]] * 2, "the zombie's handler ran, too"
-            assert [row[2] for row in await book.rows.read(second)] == [1, 2, 3], "and left nothing"
-            assert (await info(second)).position == position
+    async with (
+        shared_stage.engine(book.registry, work=False, **LATE) as first,
+        shared_stage.engine(book.registry, work=False) as second,
+    ):
+        await book.rows.create(first)
+        async with first.worker():
+            await _zombie(book, gate, first, second, refused)
+
+
+async def _zombie(book: Book, gate: Gate, first: hf.Engine, second: hf.Engine, refused: list[str]) -> None:
+    await book.add(first, "a", 1, 2, 3)
+    await gate.reached.wait()
+    await _lapse(second)
+    async with second.worker():
+        await second.settle(timeout=SECONDS)
+        position = (await info(second)).position
+        assert [row[2] for row in await book.rows.read(second)] == [1, 2, 3]
+        gate.open.set()
+        await until(lambda: "stale" in refused, "the first owner is refused")
+        assert book.calls == [[1], [2], [3]] * 2, "the zombie's handler ran, too"
+        assert [row[2] for row in await book.rows.read(second)] == [1, 2, 3], "and left nothing"
+        assert (await info(second)).position == position
 
 
 async def test_i36_an_owner_that_is_held_in_its_handler_is_refused_after_a_take_over(postgres_url: str) -> None:
@@ -148,8 +141,12 @@ async def test_i36_i7_a_projection_whose_owner_was_killed_is_taken_over(shared_s
             cwd=ROOT,
             env=child_environment() | {killswitch.VARIABLE: order},
         )
-        async with asyncio.timeout(20):
-            assert await victim.wait() == -signal.SIGKILL
+        try:
+            async with asyncio.timeout(20):
+                assert await victim.wait() == -signal.SIGKILL
+        finally:
+            if victim.returncode is None:
+                victim.kill()
         taken = len(await book.rows.read(engine))
         assert taken == (0 if order.endswith(":1") else 100), "in batches of a hundred, there"
         async with engine.worker():

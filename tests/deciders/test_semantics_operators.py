@@ -118,12 +118,12 @@ async def test_i11_maintenance_claims_nothing_and_accepts_everything(
 ) -> None:
     world.handler = reply
     async with stage.virtual(world.registry) as (engine, clock):
-        await engine.maintenance(True, **scope)  # type: ignore[arg-type]
+        await engine.maintenance(True, **scope)
         await engine.execute(world.Puppet, Act("p", errands=("a",), alarms=(Alarm(1, "rang", "k"),)))
         await clock.advance(hours=1)
         assert world.journal == []
         assert await world.words(engine) == ("acted",)
-        await engine.maintenance(False, **scope)  # type: ignore[arg-type]
+        await engine.maintenance(False, **scope)
         await clock.advance(seconds=1)
         assert sorted(await world.words(engine)) == ["a done", "acted", "rang"]
 
@@ -177,7 +177,7 @@ def test_i15_two_deciders_under_one_name_are_an_error_that_names_both() -> None:
     with pytest.raises(hf.UsageError, match="order"):
 
         class Other(
-            hf.Decider[int, Create, Pay, Pay],  # type: ignore[type-var]
+            hf.Decider[int, Create, Pay, Pay],
             name="order",
             registry=registry,
         ):

@@ -98,7 +98,7 @@ SPELLINGS = {
 def box_decider(registry: hf.Registry, kinds: tuple[Any, Any, Any, Any]) -> Any:
     put, take, put_in, taken_out = kinds
 
-    class Box(hf.Decider[list[str], put | take, put_in | taken_out, put_in], name="box", registry=registry):  # type: ignore[valid-type, misc]
+    class Box(hf.Decider[list[str], put | take, put_in | taken_out, put_in], name="box", registry=registry):  # type: ignore[valid-type]
         """Its state is a list that evolve changes in place; its effect puts in one thing more."""
 
         def workflow_id(self, input: Any) -> str:
@@ -253,9 +253,19 @@ class Rich(msgspec.Struct, frozen=True):
 
 
 RICH = Rich(
-    "r", Decimal("1.10"), datetime(2030, 1, 2, 3, 4, 5, 6, tzinfo=UTC), date(2030, 1, 2),
-    timedelta(days=1, microseconds=1), UUID(int=7), Colour.RED, b"\x00\xff", {7: ("x", "y")}, "a", DataIn("é\u2028"), frozenset({"p", "q"}),
-)  # fmt: skip
+    id="r",
+    amount=Decimal("1.10"),
+    when=datetime(2030, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+    day=date(2030, 1, 2),
+    span=timedelta(days=1, microseconds=1),
+    uuid=UUID(int=7),
+    colour=Colour.RED,
+    data=b"\x00\xff",
+    pairs={7: ("x", "y")},
+    mode="a",
+    inner=DataIn("é\u2028"),
+    labels=frozenset({"p", "q"}),
+)
 
 
 class Kept(msgspec.Struct, frozen=True):

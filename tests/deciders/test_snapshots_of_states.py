@@ -38,7 +38,7 @@ class Adding:
         self.folded = 0
         adding = self
 
-        class Adder(hf.Decider[state, Add, Added, Never], name="sum", registry=self.registry, **options):  # type: ignore[valid-type]
+        class Adder(hf.Decider[state, Add, Added, Never], name="sum", registry=self.registry, **options):
             def workflow_id(self, input: Add) -> str:
                 return input.id
 

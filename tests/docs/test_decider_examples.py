@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sqlite3
 import subprocess
@@ -71,6 +72,9 @@ def test_i33_a_subscription_is_billed_by_one_timer_that_sets_itself_again(tmp_pa
         "Declined(month=3)",
         "Ended(reason='March was never paid')",
     ]
+    billed = [_seconds(time) for time in re.findall(r"^(\d\S+) Billed", printed, re.MULTILINE)]
+    # Printed in hundredths, so a fifth of a second may look like a hundredth less; G6: it is never less.
+    assert all((later - earlier) % 86_400 > 0.185 for earlier, later in itertools.pairwise(billed))
     again = run_program(DECIDERS / "subscription.py", folder=tmp_path)
     assert re.findall(r"^\d\S+ (.+)$", again, re.MULTILINE) == events
     assert "charged" not in again
@@ -101,6 +105,11 @@ def test_i12_a_webhook_that_is_called_twice_counts_once(tmp_path: Path) -> None:
         assert re.match(r"call-3: 400 .*'PaymentRecieved'.*did you mean 'PaymentReceived'", lines[3])
         assert re.match(r"call-4: 400 .*'invoices'.*did you mean 'invoice'", lines[4])
         assert lines[5:] == ["invoice 2031-07: 1900 cents in 2 payments"]
+
+
+def _seconds(clock: str) -> float:
+    hours, minutes, seconds = clock.split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 def _wait_for_events(database: Path, number: int) -> None:

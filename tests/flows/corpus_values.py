@@ -1,3 +1,4 @@
+# ruff: noqa: E501, UP031
 """Expressions: what is computed between actions."""
 
 from __future__ import annotations
@@ -54,7 +55,19 @@ async def divides(n: int) -> float:
 @case((3,), (9,))
 async def comparisons(n: int) -> list[bool]:
     m = await echo(n)
-    return [m < 5, m <= 3, m > 3, m >= 9, m == 3, m != 3, 1 < m < 5, m in [3, 4], m not in (9,), m is None, m is not None]
+    return [
+        m < 5,
+        m <= 3,
+        m > 3,
+        m >= 9,
+        m == 3,
+        m != 3,
+        1 < m < 5,
+        m in [3, 4],
+        m not in (9,),
+        m is None,
+        m is not None,
+    ]
 
 
 @case((0, 5), (3, 0), (0, 0))
@@ -129,7 +142,7 @@ async def builtins_of_python(n: int) -> list[Any]:
     found = await numbers(n)
     return [
         len(found), sum(found), min(found), max(found, default=0), sorted(found, reverse=True), abs(-n), round(2.567, 1),
-        list(range(1, n)), list(enumerate(found)), list(zip(found, "abc")), any(found), all(found), int("12"), str(n),
+        list(range(1, n)), list(enumerate(found)), list(zip(found, "abc", strict=True)), any(found), all(found), int("12"), str(n),
         float("1.5"), bool(found), tuple(found), divmod(17, 5), list(reversed(found)), dict(a=1), max(3, n), pow(2, 5),
     ]  # fmt: skip
 
@@ -235,7 +248,14 @@ async def constants_of_the_module(n: int) -> list[Any]:
 @case(({"a": {"b": [1, 2]}},))
 async def nested_data(data: dict[str, Any]) -> list[Any]:
     kept = await echo(data)
-    return [kept["a"]["b"][1], kept.get("x", 5), list(kept.keys()), list(kept["a"].values()), "a" in kept, kept.get("x")]
+    return [
+        kept["a"]["b"][1],
+        kept.get("x", 5),
+        list(kept.keys()),
+        list(kept["a"].values()),
+        "a" in kept,
+        kept.get("x"),
+    ]
 
 
 @case((1,), (0,))
@@ -300,7 +320,13 @@ async def await_in_comprehensions(n: int) -> list[Any]:
 @case((3,))
 async def type_names(n: int) -> list[Any]:
     m = await echo(n)
-    return [type(m).__name__, isinstance(m, int), isinstance(m, (str, list)), isinstance(m, int | str), "".__class__.__name__]
+    return [
+        type(m).__name__,
+        isinstance(m, int),
+        isinstance(m, (str, list)),
+        isinstance(m, int | str),
+        "".__class__.__name__,
+    ]
 
 
 @case(("x",))
@@ -315,7 +341,9 @@ async def attribute_of_none(value: Any) -> Any:
     return kept.id
 
 
-@case(("a", 2),)
+@case(
+    ("a", 2),
+)
 async def wrong_types(text: str, n: int) -> str:
     kept = await echo(text)
     return kept + n
@@ -341,7 +369,7 @@ async def deleted_variable(n: int) -> int:
     y = x
     del x
     await double(1)
-    return y + x
+    return y + x  # noqa: F821
 
 
 @case((3,))
@@ -378,7 +406,14 @@ async def many_variables_live_long(n: int) -> list[int]:
 @case((2,))
 async def strings_and_iteration(n: int) -> list[Any]:
     text = await plain_def("abc")
-    return [list(text), [c for c in text if c != "B"], "".join(reversed(text)), text * n, "b" in text.lower(), text.split("B")]
+    return [
+        list(text),
+        [c for c in text if c != "B"],
+        "".join(reversed(text)),
+        text * n,
+        "b" in text.lower(),
+        text.split("B"),
+    ]
 
 
 @case((2,))

@@ -123,7 +123,9 @@ class Simulation:
         inbox = Inbox(self.flow, self.rows, announced)
         plan = plan_completion(graph, completion, inbox, self.flow.environment, max_passes=self._max_passes)
         reached = {parse_address(each.node_id).node for each in plan.readiness_increments}
-        allowed = analysis.all_node_ids | {branch for node in analysis.inline_nodes for branch in graph.node(node).fork}
+        allowed = analysis.all_node_ids | {
+            branch for node in analysis.inline_nodes for branch in graph.node(node).fork or ()
+        }
         assert reached <= allowed, (reached, analysis)
         before = (dict(self.rows.work), dict(self.rows.inbox), self.rows.end)
         try:
@@ -183,7 +185,8 @@ class Simulation:
         if end.status == "failed":
             assert end.failure is not None
             raise Failed(end.failure)
-        return self.flow.call.decode_result(self.flow.call.encode_result(end.result))
+        known = self.flow.environment.known_types
+        return decode_value(encode_value(end.result, known), known)
 
     def _disturb(self, completion: Completion) -> None:
         """The same completion again, and an old one: both must be refused and change nothing."""

@@ -10,6 +10,7 @@ from tests.flows.parity import ending_of_flow, ending_of_plain
 CASES = all_cases()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # plain calls that are never awaited
 @pytest.mark.parametrize("case", CASES, ids=[case.name[:80] for case in CASES])
 async def test_i24_a_flow_of_the_corpus_ends_as_plain_asyncio_does(case: Case) -> None:
     wanted = await ending_of_plain(case.function, case.args)

@@ -26,6 +26,7 @@ from holdfast.core.graph import NodePolicy, known_names, validated_timeout
 from holdfast.core.retry import ACTION_RETRY, Retry
 
 if TYPE_CHECKING:
+    from holdfast.authoring.flows import Flow
     from holdfast.authoring.functions import Workflow
 
 __all__ = ["UNSET", "Action", "Bound", "Isolation", "Unset", "action", "overridden"]
@@ -64,9 +65,9 @@ def overridden(
 
 @dataclass(frozen=True, slots=True)
 class Bound(Generic[R_co]):
-    """An action or a workflow together with its arguments: a value that `engine.start` accepts."""
+    """An action, a workflow or a flow together with its arguments: a value that `engine.start` accepts."""
 
-    target: Action[..., R_co] | Workflow[..., R_co]
+    target: Action[..., R_co] | Workflow[..., R_co] | Flow[..., R_co]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 

@@ -58,6 +58,9 @@ _ELEMENT_METHODS = frozenset({"get"})
 _SHALLOW_METHODS = frozenset(
     ("copy", "difference", "intersection", "symmetric_difference", "union", "keys", "values", "items")
 )
+# What these methods are given is an item afterwards, or its items are.
+_ENTERING = frozenset({"add", "append", "insert", "setdefault"})
+_ENTERING_ITEMS = frozenset({"extend", "update", "symmetric_difference_update"})
 _SCALAR_OPERATIONS = frozenset(
     ("const", "value", "unary", "compare", "format", "isinstance", "type_name", "matches", "more", "unbound", "slice")
 )
@@ -274,30 +277,26 @@ def _links_of_change(node: FlowNode, elements: Mapping[str, Shares]) -> Iterator
     """What enters a container is inside of it from now on; what a method gives back came out of it."""
     _, root, path, change = node.expression
     level = len(path)
-    entering: list[Expression] = []
+    shared, given = _NONE, _NONE
     if change[0] == "set":
-        entering = [change[2]]
         shared = _inside_new(_shares(change[2], {}, elements))
-    elif change[0] == "call":
-        name = change[1]
-        entering = [*change[2], *(part[2] for part in change[3])]
-        if name in ("append", "insert", "add", "setdefault"):
-            shared = frozenset().union(
-                *(_inside_new(_shares(part, {}, elements)) for part in entering or [("const", 0)])
-            )
-        else:
-            shared = _anything(entering, {}, elements)
     elif change[0] == "augment":
-        shared = _anything([change[3]], {}, elements)
-    else:
-        shared = _NONE
+        shared = _inside_new(_inside_new(_part_of(_shares(change[3], {}, elements))))
+    elif change[0] == "call":
+        parts = [part[1] if part[0] == "star" else part for part in change[2]] + [part[2] for part in change[3]]
+        given = _union(_shares(part, {}, elements) for part in parts if part[0] != "lambda")
+        if change[1] in _ENTERING:
+            shared = _inside_new(given)
+        elif change[1] in _ENTERING_ITEMS:
+            items = _part_of(given)
+            shared = _inside_new(given) | _inside_new(items) | _inside_new(_part_of(items))
     for other, other_depth, depth in shared:
         yield _Link(node.id, root, level + depth, other)
         if other != "*":
             yield _Link(node.id, other, other_depth, root)
     if node.expression[0] == "mutated_with":
         result = pattern_names(node.target)[1]
-        taken = frozenset({(root, level + 1, 0), (root, level + 1, 1)}) | _part_of(shared)
+        taken = frozenset({(root, level + 1, 0), (root, level + 1, 1)}) | given
         yield from _bind(node.id, result, taken)
 
 

@@ -61,7 +61,7 @@ class Control:
         if node.barrier is not None:
             return frozenset()
         read = node.reads
-        for branch in node.fork:
+        for branch in node.fork or ():
             read |= self.nodes[branch].reads
         return read
 

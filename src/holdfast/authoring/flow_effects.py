@@ -63,6 +63,8 @@ def without_effects(stage: Stage, node: ast.expr) -> ast.expr:
 def parts_replaced(stage: Stage, node: ast.expr) -> ast.expr:
     made = copy.copy(node)
     places = _places(stage, made)
+    if is_mutator(stage, made):
+        places = _places_after_receiver(stage, made, places)
     last = max((i for i, place in enumerate(places) if has_effect(stage, _get(place))), default=-1)
     for position, place in enumerate(places[: last + 1]):
         part = _get(place)
@@ -73,6 +75,21 @@ def parts_replaced(stage: Stage, node: ast.expr) -> ast.expr:
 
 
 Holder = tuple[Any, Any]
+
+
+def _places_after_receiver(stage: Stage, call: Any, places: list[Holder]) -> list[Holder]:
+    """The arguments of a changing method. What it changes stays in place; it is only looked up before them."""
+    receiver = _get(places[0])
+    if has_effect(stage, receiver):
+        stage.refuse(
+            receiver, "an effect in the place that is changed", "its order is unclear", "assign it to a variable first"
+        )
+    if any(has_effect(stage, _get(place)) for place in places[1:]):
+        if isinstance(receiver, ast.Name):
+            check_bound(stage, receiver)
+        else:
+            stage.emit("expression", "check_item", receiver, expression=compile_expression(stage, receiver))
+    return places[1:]
 
 
 def _places(stage: Stage, node: Any) -> list[Holder]:

@@ -10,17 +10,19 @@ import builtins
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from holdfast.authoring.actions import check_function
-from holdfast.authoring.flow_compiler import Compiled, compile_flow
-from holdfast.authoring.flow_source import FlowSource, read_source
+from holdfast.authoring.actions import Bound, check_function
 from holdfast.authoring.pure import Pure
-from holdfast.authoring.registry import Definition, Registry, default_registry
+from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import CallCodec
 from holdfast.core.errors import MissingJob, UsageError
 from holdfast.core.flow_graph import FlowGraph
 from holdfast.core.flow_operations import STANDARD_TYPES
+
+if TYPE_CHECKING:
+    from holdfast.authoring.flow_compiler import Compiled
+    from holdfast.authoring.flow_source import FlowSource
 
 __all__ = ["Flow", "FlowEnvironment", "flow"]
 
@@ -74,11 +76,21 @@ class Flow(Generic[P, R]):
     __name__: str
     __qualname__: str
 
-    def __init__(self, fn: Callable[P, Coroutine[Any, Any, R]], *, definition: Definition, source: FlowSource) -> None:
+    def __init__(
+        self,
+        fn: Callable[P, Coroutine[Any, Any, R]],
+        *,
+        definition: Definition,
+        source: FlowSource,
+        queue: str = "default",
+    ) -> None:
+        self.queue = queue
         functools.update_wrapper(self, fn)
         self.__holdfast__ = definition
         self._fn = fn
         self._source = source
+        from holdfast.authoring.flow_compiler import compile_flow  # of use to those who have flows only
+
         compiled = compile_flow(definition.name, fn, source)
         self._graph = compiled.graph
         self._environment = FlowEnvironment(compiled)
@@ -122,6 +134,21 @@ class Flow(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         return self._fn(*args, **kwargs)
 
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
+        """This flow with these arguments, to be started: `engine.start(flow.bind(order=17))`."""
+        self.check_arguments(args, kwargs)
+        return Bound(self, args, kwargs)
+
+    def check_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """UsageError that shows the signature unless the function can be called like this."""
+        signature = inspect.signature(self._fn)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise UsageError(
+                f"flow {self.name} cannot be called like this: {error}", hint=f"its signature is {self.name}{signature}"
+            ) from None
+
 
 class FlowDecorator(Protocol):
     """What `@hf.flow(…)` with options returns."""
@@ -133,7 +160,11 @@ class FlowDecorator(Protocol):
 def flow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Flow[P, R]: ...
 @overload
 def flow(
-    *, name: str | None = ..., aliases: tuple[str, ...] | list[str] = ..., registry: Registry | None = ...
+    *,
+    name: str | None = ...,
+    aliases: tuple[str, ...] | list[str] = ...,
+    queue: str = ...,
+    registry: Registry | None = ...,
 ) -> FlowDecorator: ...
 def flow(
     fn: Callable[..., Any] | None = None,
@@ -141,14 +172,20 @@ def flow(
     *,
     name: str | None = None,
     aliases: tuple[str, ...] | list[str] = (),
+    queue: str = "default",
     registry: Registry | None = None,
 ) -> Any:
     """Compile an `async def` to a graph. What can't be compiled is refused here, with its place and an alternative."""
 
     def decorate(function: Callable[..., Any]) -> Flow[..., Any]:
+        from holdfast.authoring.flow_source import read_source
+
         _check(function)
         made: Flow[..., Any] = Flow(
-            function, definition=Definition.of(function, "workflow", name, aliases), source=read_source(function)
+            function,
+            definition=Definition.of(function, "workflow", name, aliases),
+            source=read_source(function),
+            queue=validated_name(queue, f"the queue of flow {function.__qualname__}"),
         )
         (default_registry if registry is None else registry).add(made)
         return made

@@ -15,6 +15,7 @@ from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
 from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag, OnFailure
+from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import PYTHON, Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
@@ -42,20 +43,23 @@ class StartSpec:
     """
 
     workflow: str
-    model: Literal["dag", "function"]
+    model: Literal["dag", "function", "flow"]
     input: bytes
     input_digest: str
     codec: str
     graph: Graph | None
-    source: Literal["class", "action", "built", "function"]
+    source: Literal["class", "action", "built", "function", "flow"]
     on_failure: OnFailure
     override: NodePolicy | None = None
     document: bytes = b""
     queue: str | None = None
+    version: str = ""
 
     @property
     def signature(self) -> str:
-        """Of a graph that is stored with the run; of a function, the Python that it is recorded by."""
+        """Of a graph that is stored with the run, or of a flow's; of a function, the Python that it is recorded by."""
+        if self.model == "flow":
+            return self.version
         if self.model == "function":
             return PYTHON
         return self.graph.signature if self.document and self.graph is not None else ""
@@ -90,7 +94,11 @@ def resolve_start(
             )
         if isinstance(thing.target, Workflow):
             return _of_function(thing.target, thing.args, thing.kwargs, registry, limit, codecs)
+        if isinstance(thing.target, Flow):
+            return _of_flow(thing.target, thing.args, thing.kwargs, registry, limit, codecs)
         return _of_action(thing.target, thing.args, thing.kwargs, registry, limit, codecs)
+    if isinstance(thing, Flow):
+        return _of_flow(thing, args, {}, registry, limit, codecs)
     if isinstance(thing, Workflow):
         return _of_function(thing, args, {}, registry, limit, codecs)
     if isinstance(thing, Action):
@@ -125,6 +133,8 @@ def graph_of_action(action: Action[..., Any], name: str | None = None) -> Graph:
 
 def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int, codecs: Codecs) -> StartSpec:
     found = registry.startable(name)
+    if isinstance(found, Flow):
+        return _of_flow(found, args, {}, registry, limit, codecs)
     if isinstance(found, Workflow):
         return _of_function(found, args, {}, registry, limit, codecs)
     if isinstance(found, Action):
@@ -207,6 +217,31 @@ def _of_function(
         source="function",
         on_failure="fail",
         queue=workflow.queue,
+    )
+
+
+def _of_flow(
+    flow: Flow[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    registry: Registry,
+    limit: int,
+    codecs: Codecs,
+) -> StartSpec:
+    _check_known(flow.name, registry)
+    flow.check_arguments(args, kwargs)
+    data = flow.call.encode_call(args, kwargs, limit=limit, codecs=codecs)
+    return StartSpec(
+        workflow=flow.name,
+        model="flow",
+        input=data,
+        input_digest=flow.call.input_digest(data, codecs=codecs),
+        codec=codecs.default.tag,
+        graph=None,
+        source="flow",
+        on_failure="fail",
+        queue=flow.queue,
+        version=flow.graph.signature,
     )
 
 

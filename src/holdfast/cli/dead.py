@@ -114,7 +114,7 @@ async def _name_instances(engine: Engine, items: list[dict[str, Any]], letters: 
             continue
         item["workflow"], item["key"] = owner.workflow, owner.key
         if not isinstance(letter, Event):
-            item["kind"], item["type"] = letter.kind, letter.name.replace(":", ".").rpartition(".")[2]
+            item["kind"], item["type"] = letter.kind, letter.name[len(letter.workflow) + 1 :]
         elif letter.name == INPUT_EVENT:
             item["kind"], item["type"] = INPUT_EVENT, type_of(plain(engine, letter.payload, letter.codec))
 

@@ -245,7 +245,7 @@ def event_shown(engine: Engine, fact: Fact) -> EventShown:
 def _effect(engine: Engine, item: Work, ahead: str | None) -> EffectShown:
     return EffectShown(
         id=item.node,
-        type=item.name.rpartition(".")[2],
+        type=item.name[len(item.workflow) + 1 :],
         state=item.status,
         attempt=item.attempt,
         due_at=_moment(item.due),
@@ -259,7 +259,7 @@ def _timer(engine: Engine, item: Work) -> TimerShown:
     return TimerShown(
         id=item.node,
         key=timer_key(item.node),
-        type=item.name.rpartition(":")[2],
+        type=item.name[len(item.workflow) + 1 :],
         state=item.status,
         due_at=_moment(item.due),
         failures=item.failures,

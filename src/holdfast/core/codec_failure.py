@@ -91,6 +91,11 @@ def encode_error(exc: BaseException, *, earlier: bytes | None = None) -> bytes:
         return _encode(ErrorRecord(type=record.type, qualified=record.qualified, message=record.message))
 
 
+def encode_record(record: ErrorRecord) -> bytes:
+    """A failure that was read before, as it is stored."""
+    return msgspec.json.encode(record)
+
+
 def decode_error(data: bytes) -> ErrorRecord:
     """The record in these bytes; bytes that hold none give a record that says so, since failing here helps nobody."""
     try:

@@ -82,8 +82,8 @@ class FlowNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_error: str | None = None
     catches: str | None = None
     """The variable that a failure is assigned to when it leads here."""
-    fork: tuple[str, ...] = ()
-    """The branches that start here, all at once."""
+    fork: tuple[str, ...] | None = None
+    """Of a fork: the branches that start here, all at once."""
     spread: bool = False
     """A branch whose expression gives the arguments of any number of elements."""
     barrier: str | None = None

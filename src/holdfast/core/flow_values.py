@@ -223,10 +223,14 @@ def _record(packed: Any, known: KnownTypes) -> Any:
     fields = {name: unpack(item, known) for name, item in packed["v"].items()}
     if hasattr(kind, "__pydantic_validator__"):
         return kind.model_construct(_fields_set=set(fields), **fields)
+    if issubclass(kind, msgspec.Struct):
+        made = kind(**fields)
+        for name, item in fields.items():  # whatever its __post_init__ did, it had done when it was written
+            msgspec.structs.force_setattr(made, name, item)
+        return made
     made = kind.__new__(kind)
-    put = msgspec.structs.force_setattr if issubclass(kind, msgspec.Struct) else object.__setattr__
     for name, item in fields.items():
-        put(made, name, item)
+        object.__setattr__(made, name, item)
     return made
 
 

@@ -21,6 +21,7 @@ from holdfast.core.rows import (
     RUNS,
     SNAPSHOTS,
     STREAM,
+    VALUES,
     WAITS,
     WORK,
     Definition,
@@ -32,6 +33,7 @@ from holdfast.core.rows import (
     Run,
     Snapshot,
     Table,
+    Value,
     Wait,
     Work,
 )
@@ -258,6 +260,40 @@ class ObservationsOf(Query, frozen=True, gc=False):
 
     def matches(self, row: Observation) -> bool:
         return row.run == self.run
+
+
+class ValuesOf(Query, frozen=True, gc=False):
+    """Everything that a flow keeps for its nodes."""
+
+    table: ClassVar[Table[Any]] = VALUES
+    run: str
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Value) -> bool:
+        return row.run == self.run
+
+
+class ValuesFor(Query, frozen=True, gc=False):
+    """What the elements of a branch wrote to a barrier, in the order of their places."""
+
+    table: ClassVar[Table[Any]] = VALUES
+    run: str
+    node: str
+    variable: str
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    @property
+    def within(self) -> Query | None:
+        return ValuesOf(self.run)
+
+    def matches(self, row: Value) -> bool:
+        return row.run == self.run and row.node == self.node and row.variable == self.variable
 
 
 class FactsCausedBy(Query, frozen=True, gc=False):

@@ -40,11 +40,15 @@ GAVE_UP = frozenset({FAILED, TIMED_OUT, DEAD})
 NODE, JOB, CALL = "node", "job", "call"
 # Of a decider's instance: a side effect, an input that is due later, inputs that wait to be applied. And a projection.
 EFFECT, TIMER, INBOX, PROJECTION = "effect", "timer", "inbox", "projection"
+# Of a flow: what gathers its parallel branches, a time that it waits for, and a run that it started and waits for.
+BARRIER, SLEEP, CHILD = "barrier", "sleep", "child"
 # A timer and an inbox are one row each for as long as the instance lives, a projection is one: set anew in place.
 SET_IN_PLACE = frozenset({TIMER, INBOX, PROJECTION})
 # What an instance's last decision asked for still happens after its end (I34).
 SETTLES_AFTER_END = frozenset({EFFECT, TIMER, INBOX})
 ACTION_ENOUGH = frozenset({JOB, CALL})
+
+NO_SLOT = -2  # of a value that is in one piece
 
 # An event waits to be taken, belonged to a run that has ended, or is a dead letter.
 QUEUED_EVENT, ORPHANED, DEAD_EVENT = "queued", "orphaned", "dead"
@@ -227,6 +231,17 @@ class Observation(Row, frozen=True, gc=False):
     after: str | None = None
 
 
+class Value(Row, frozen=True, gc=False):
+    """A value that a flow's code after a node will need: the seed's inbox. The last one written counts."""
+
+    run: str
+    node: str
+    variable: str
+    slot: int  # a place in a sequence that is kept in pieces, or in what a barrier gathers; NO_SLOT: none
+    value: bytes
+    source: str = ""
+
+
 class Hold(Row, frozen=True, gc=False):
     """Maintenance mode, or a workflow being drained: what must not be claimed, or not be started."""
 
@@ -292,6 +307,8 @@ STREAM: Table[Fact] = Table("stream", Fact, ("run", "sequence"), "run")
 SNAPSHOTS: Table[Snapshot] = Table("snapshots", Snapshot, ("run",), "run")
 OBSERVATIONS: Table[Observation] = Table("observations", Observation, ("run", "number"), "run")
 
+VALUES: Table[Value] = Table("inbox", Value, ("run", "node", "variable", "slot"), "run")
+
 TABLES: tuple[Table[Any], ...] = (
-    *(RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS, STREAM, SNAPSHOTS, OBSERVATIONS),
+    *(RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS, STREAM, SNAPSHOTS, OBSERVATIONS, VALUES),
 )

@@ -30,6 +30,7 @@ from holdfast.core.rows import (
     SNAPSHOTS,
     STREAM,
     SUSPENDED,
+    VALUES,
     WORK,
     Key,
     R,
@@ -547,7 +548,7 @@ class View:
                     changes.inserts.setdefault(table, []).append(row)
                 elif before is row:
                     continue
-                elif table is SNAPSHOTS:  # the store puts it in place of the one before
+                elif table is SNAPSHOTS or table is VALUES:  # the store puts it in place of the one before
                     changes.inserts.setdefault(table, []).append(row)
                 elif table is RUNS or table is WORK:
                     changes.updates.setdefault(table, []).append((before, row))

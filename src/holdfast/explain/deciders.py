@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from holdfast.core.codec import decode_error
 from holdfast.core.rows import BLOCKED, COMPLETED, DEAD, EFFECT, LEASED, OPEN_WORK, PAUSED, READY, TIMER, Work
 from holdfast.explain.reason import Fix, Reason, fix
-from holdfast.explain.situation import Situation
+from holdfast.explain.situation import Situation, type_of
 from holdfast.explain.words import brief, clock, listed, span, verb
 
 REASON_WIDTH = 500
@@ -37,7 +37,7 @@ def timer_set(s: Situation, items: Sequence[Work], node: str) -> Reason:
     item = items[0]
     ignored = ", which it ignores, as it has ended" if s.run.ended else ""
     when = f"at {clock(item.due)} (in {span(item.due - s.now)})"
-    return Reason(f"{s.shown(item)} gives it {input_of(item)} {when}{ignored}")
+    return Reason(f"{s.shown(item)} gives it {type_of(item)} {when}{ignored}")
 
 
 def inbox(s: Situation) -> list[Reason]:
@@ -147,8 +147,3 @@ def ended(s: Situation) -> str:
 
 def resume(s: Situation) -> Fix:
     return fix("to let it go on", "resume", s.run.id)
-
-
-def input_of(item: Work) -> str:
-    """The type of input that a timer gives."""
-    return item.name.rpartition(":")[2]

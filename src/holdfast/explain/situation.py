@@ -136,10 +136,10 @@ class Situation:
     def shown(self, item: Work) -> str:
         """The item for people, who know a call by its action, and an effect by its type, rather than by its address."""
         if item.kind == EFFECT:
-            return f"effect {item.name.rpartition('.')[2]} ({item.node})"
+            return f"effect {type_of(item)} ({item.node})"
         if item.kind == TIMER:
             key = item.node.removeprefix("timer/")
-            return f"timer {item.name.rpartition(':')[2]} ({item.node})" if key.startswith("#") else f"timer {key}"
+            return f"timer {type_of(item)} ({item.node})" if key.startswith("#") else f"timer {key}"
         if item.kind == INBOX:
             return "its inbox"
         return f"{item.name} ({item.node.rpartition('|')[2]})" if item.kind == CALL else self.name(item.node)
@@ -161,6 +161,11 @@ class Situation:
         """`--app MODULE` for a command that goes on at once if it has the code, where this process knows the module."""
         module = self.module_for()
         return () if self.run.definition is not None or module == MODULE else ("--app", module)
+
+
+def type_of(item: Work) -> str:
+    """The type of an effect, or of the input that a timer gives."""
+    return item.name[len(item.workflow) + 1 :]
 
 
 async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situation:

@@ -8,6 +8,7 @@ from holdfast.models.dag_operations import DagOperations, StoredGraphs
 from holdfast.models.decider import DECIDER, DeciderMachine
 from holdfast.models.decider_operations import DeciderOperations
 from holdfast.models.event_operations import EventOperations
+from holdfast.models.flow import FLOW, FlowMachine
 from holdfast.models.folding import Folding
 from holdfast.models.function import FunctionMachine
 from holdfast.models.function_operations import FunctionOperations
@@ -27,6 +28,7 @@ def decisions(
         "dag": dag,
         "function": FunctionMachine(),
         DECIDER: decider,
+        FLOW: FlowMachine(),
         PROJECTION_MODEL: ProjectionMachine(),
     }
     lifecycle = Lifecycle(machines, definitions)

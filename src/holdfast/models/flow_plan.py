@@ -344,7 +344,8 @@ class _Walk:
         fresh = self._fresh.get(name)  # this completion's own values come before stored ones (I19)
         value = self._read(name, None) if fresh is None else fresh.value
         if value is UNBOUND:
-            raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
+            shown = name.rpartition("/")[2]  # a variable of an inlined flow has the flow's name in front
+            raise UnboundLocalError(f"cannot access local variable {shown!r} where it is not associated with a value")
         return value
 
     def element(self, name: str) -> Any:
@@ -467,8 +468,8 @@ class _Walk:
             self._to_handler(node, raised(error, self._place(node)))
 
     def _reach(self, node: FlowNode) -> None:
-        if node.fork:
-            self._start_branches(node)
+        if node.fork is not None:
+            self._start_branches(node, node.fork)
         if node.is_frontier:
             self._arrive(node)
         value = evaluate(expression_of(node), self)
@@ -506,10 +507,10 @@ class _Walk:
         self._stopped_at = node
         raise _Stop
 
-    def _start_branches(self, fork: FlowNode) -> None:
+    def _start_branches(self, fork: FlowNode, branches: tuple[str, ...]) -> None:
         """All arguments first, then all branches: an argument that raises starts none."""
         started: list[ReadinessIncrement] = []
-        for branch_id in fork.fork:
+        for branch_id in branches:
             branch = self._graph.node(branch_id)
             value = evaluate(expression_of(branch), self)
             calls = value if branch.spread else [value]

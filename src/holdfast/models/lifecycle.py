@@ -34,10 +34,12 @@ from holdfast.core.operations import (
 from holdfast.core.queries import OpenWork, RunByKey
 from holdfast.core.retry import Retry
 from holdfast.core.rows import (
+    BARRIER,
     BLOCKED,
     CALL,
     CANCELLED,
     CANCELLING,
+    CHILD,
     COMPLETED,
     DEAD,
     EFFECT,
@@ -54,6 +56,7 @@ from holdfast.core.rows import (
     RUNS,
     SETTLES_AFTER_END,
     SKIPPED,
+    SLEEP,
     TIMED_OUT,
     TIMER,
     WORK,
@@ -78,7 +81,7 @@ from holdfast.models.machine import (
 )
 
 # What gives up is answered by somebody else: the function that made the call, the author of the decider.
-NOT_TO_BLAME = frozenset({CALL, EFFECT, TIMER, INBOX, PROJECTION})
+NOT_TO_BLAME = frozenset({CALL, EFFECT, TIMER, INBOX, PROJECTION, BARRIER, SLEEP, CHILD})
 
 
 class Lifecycle:

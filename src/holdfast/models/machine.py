@@ -49,6 +49,7 @@ from holdfast.core.rows import (
 from holdfast.core.view import View
 from holdfast.models.decider_code import DeciderCode
 from holdfast.models.delivery import empty_mailbox, gate_for, tell_waiters
+from holdfast.models.flow_code import FlowCode
 
 
 class Definitions(Protocol):
@@ -65,6 +66,9 @@ class Definitions(Protocol):
 
     def decider(self, workflow: str) -> DeciderCode | None:
         """The decider of this name; None if this process lacks its code."""
+
+    def flow(self, workflow: str, signature: str) -> FlowCode | None:
+        """This version of the flow; None if this process lacks its code, FlowNotLoaded if it has to be read first."""
 
 
 class Machine(Protocol):

@@ -43,10 +43,11 @@ from holdfast.core.operations import (
     Settled,
     SteerWork,
 )
-from holdfast.core.rows import COMPLETED, EFFECT, SET_IN_PLACE, Run, Work
+from holdfast.core.rows import BARRIER, CHILD, COMPLETED, EFFECT, SET_IN_PLACE, SLEEP, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.flow_work import FlowWork
 from holdfast.runtime.folds import submit
 from holdfast.runtime.instance_work import InstanceWork
 from holdfast.runtime.invocation import Invocation, discard, invocation_of
@@ -131,6 +132,9 @@ class AttemptRunner:
         self._levels = levels
         self._codecs = codecs
         self._payload_limit_bytes = payload_limit_bytes
+        self._flows = FlowWork(
+            store=store, coordinator=coordinator, definitions=definitions, codecs=codecs, limit=payload_limit_bytes
+        )
         self._instances = InstanceWork(
             store=store, coordinator=coordinator, definitions=definitions, observe=observe_inputs
         )
@@ -140,6 +144,8 @@ class AttemptRunner:
         work = attempt.work
         if work.kind in SET_IN_PLACE:
             return await self._instances.settle(work, offer)
+        if work.kind in (BARRIER, SLEEP, CHILD):
+            return await self._flows.settle(work, attempt.run, offer)
         try:
             graph = self._definitions.at_hand(attempt.run) or await self._definitions.load(self._store, attempt.run)
             invocation = invocation_of(

@@ -10,17 +10,22 @@ from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.decider_code import BoundDecider, bound_decider
 from holdfast.authoring.deciders import Decider
+from holdfast.authoring.flow_code import BoundFlow
+from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.projections import Projection
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.startable import graph_of_action
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs
 from holdfast.core.dag_document import frozen, graph_of_nodes, stored_nodes
+from holdfast.core.errors import MissingJob
+from holdfast.core.flow_graph import FlowGraph
 from holdfast.core.graph import Graph
 from holdfast.core.queries import DefinitionById
 from holdfast.core.rows import DEFINITIONS, Definition, Run, Work
 from holdfast.core.view import View
 from holdfast.models.dag_items import method_name, node_name, version_name
+from holdfast.models.flow_code import FlowNotLoaded
 from holdfast.models.folding import Folding
 from holdfast.store.contract import CodeSeen, CodeVersion, Store
 
@@ -48,6 +53,7 @@ class RegistryDefinitions:
         self.registry = registry
         self._codecs = codecs
         self._payload_limit_bytes = payload_limit_bytes
+        self._flows: dict[tuple[str, str], BoundFlow] = {}
         self._deciders: dict[type[Decider[Any, Any, Any, Any]], BoundDecider] = {}
         self.folding = Folding()
         self._projections: tuple[int, dict[str, Projection[Any]]] = (-1, {})
@@ -148,7 +154,7 @@ class RegistryDefinitions:
         registered = self.registry.version
         if self._versions_seen == registered and not serve:
             return  # every start comes by here
-        versions = self.versions()
+        versions = [*self.versions(), *self._flow_versions()]
         if any(version not in self._seen or (serve and not self._seen[version].served) for version in versions):
             self._seen |= await store.see_code(self._graphs(versions), serve=serve)
         self._versions_seen = registered
@@ -169,10 +175,22 @@ class RegistryDefinitions:
         if again:
             self._seen |= await store.see_code(self._graphs(again), serve=True, again=True)
 
+    def _flow_versions(self) -> list[CodeVersion]:
+        """Every flow that is known here, with the signature of its graph: it is stored before a run follows it."""
+        return [
+            (workflow, found.graph.signature)
+            for workflow, found in self.registry.workflows.items()
+            if isinstance(found, Flow)
+        ]
+
     def _graphs(self, versions: list[CodeVersion]) -> dict[CodeVersion, bytes]:
         """The versions with their graphs, as they are stored."""
         graphs = {}
         for workflow, signature in versions:
+            found: object = self.registry.workflows.get(workflow)
+            if isinstance(found, Flow):
+                graphs[(workflow, signature)] = found.graph.to_json()
+                continue
             graph = self.of_code(workflow)
             if graph is not None:
                 graphs[(workflow, signature)] = stored_nodes(frozen(graph))
@@ -201,6 +219,34 @@ class RegistryDefinitions:
             found = {name: made for name, made in self.registry.workflows.items() if isinstance(made, Projection)}
             self._projections = (self.registry.version, found)
         return self._projections[1]
+
+    def flow(self, workflow: str, signature: str) -> BoundFlow | None:
+        """This version of a flow, if its code is here; FlowNotLoaded if the graph has to be read first (I24)."""
+        found: object = self.registry.workflows.get(workflow)
+        if not isinstance(found, Flow):
+            return None
+        bound = self._flows.get((workflow, signature))
+        if bound is None or bound.flow is not found:
+            if found.graph.signature != signature:
+                raise FlowNotLoaded(workflow, signature)
+            bound = self._bind(found, workflow, found.graph)
+        return bound
+
+    def _bind(self, flow: Flow[..., Any], workflow: str, graph: FlowGraph) -> BoundFlow:
+        bound = BoundFlow(flow, graph, registry=self.registry, codecs=self._codecs, limit=self._payload_limit_bytes)
+        self._flows[(workflow, graph.signature)] = bound
+        return bound
+
+    async def load_flow(self, store: Store, workflow: str, signature: str) -> None:
+        """Read an older version of a flow that a run follows."""
+        found: object = self.registry.workflows.get(workflow)
+        nodes = await store.code_nodes(workflow, signature)
+        if not isinstance(found, Flow) or nodes is None:
+            raise MissingJob(
+                f"version {signature[:12]} of flow {workflow} is not known here",
+                hint="start a worker with the code that the run was started with, or cancel the run",
+            )
+        self._bind(found, workflow, FlowGraph.from_json(nodes))
 
     def command_retentions(self) -> list[tuple[str, int]]:
         """For how many microseconds the command ids of which decider are kept."""
@@ -246,7 +292,7 @@ class RegistryDefinitions:
     def _runnable(self) -> tuple[str, ...]:
         names = set(self.registry.known_actions())
         for workflow, found in self.registry.workflows.items():
-            if isinstance(found, Workflow):
+            if isinstance(found, Workflow | Flow):
                 names.add(workflow)
             if isinstance(found, type) and issubclass(found, Decider):
                 types = found.__decider__.types

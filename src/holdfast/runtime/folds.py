@@ -11,6 +11,7 @@ from holdfast.core.queries import SnapshotOf, StreamAfter
 from holdfast.core.rows import Fact, Run, Snapshot
 from holdfast.models.decider import code_of
 from holdfast.models.decider_code import DeciderCode
+from holdfast.models.flow_code import FlowNotLoaded
 from holdfast.models.folding import Folded, FoldFirst, fold, restore
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store
@@ -25,6 +26,8 @@ async def submit(
     while True:
         try:
             return await coordinator.submit(operation)
+        except FlowNotLoaded as late:
+            await definitions.load_flow(store, late.workflow, late.signature)
         except FoldFirst as late:
             for run in await store.runs([late.run]):
                 code = code_of(definitions, run.workflow)

@@ -21,6 +21,7 @@ from holdfast.core.ids import idempotency_key
 from holdfast.core.retry import Retry
 from holdfast.core.rows import CALL, EFFECT, Run, Work
 from holdfast.models.dag_items import is_alone
+from holdfast.models.flow import FLOW
 from holdfast.runtime.definitions import RegistryDefinitions
 
 NO_RESULT = b"null"
@@ -79,7 +80,7 @@ def invocation_of(
     """
     if work.kind == EFFECT:
         return _of_effect(_decider(definitions, work), work, run)
-    if work.kind == CALL:
+    if work.kind == CALL or run.model == FLOW:
         return invocation_of_call(definitions.registry.action(work.name), work, run, result_limit_bytes, codecs)
     found = definitions.thing(work.workflow)
     if is_alone(run, work):

@@ -102,6 +102,9 @@ class ProjectionRunner:
         for work in changes.rows(WORK):
             if work.kind == PROJECTION:
                 self._claim_now.set()
+                owner = self._owners.get(work.run)
+                if owner is not None and owner.task is not None and work.token > owner.work.token:
+                    owner.task.cancel()  # somebody set it out anew: whatever it still writes is refused
         if self._owners:
             for run in changes.rows(RUNS):
                 if run.id in self._owners and (run.status == PAUSED or run.ended):

@@ -37,6 +37,7 @@ from holdfast.core.rows import (
     SNAPSHOTS,
     STREAM,
     TABLES,
+    VALUES,
     WORK,
     Fact,
     History,
@@ -131,7 +132,7 @@ class MemoryStore:
 
     def _write(self, changes: Changes) -> None:
         for table, rows in changes.inserts.items():
-            if table is SNAPSHOTS:
+            if table is SNAPSHOTS or table is VALUES:
                 continue  # put in the place of the one before, if there is one (I38)
             replaced = {table.key(row) for row in changes.deletes.get(table, ())}
             for row in rows:

@@ -25,6 +25,7 @@ from holdfast.core.rows import (
     RUNS,
     SNAPSHOTS,
     STREAM,
+    VALUES,
     WAITS,
     WORK,
     Table,
@@ -69,9 +70,12 @@ _INSERTS: tuple[tuple[Table[Any], str], ...] = (
     (STREAM, "flush_stream_insert"),
     (SNAPSHOTS, "flush_snapshots_insert"),
     (OBSERVATIONS, "flush_observations_insert"),
+    (VALUES, "flush_inbox_insert"),
 )
 # Tables whose rows can be taken away in the same statement, and how its parts know those that were found.
 _DELETES: dict[Table[Any], str] = {
+    WORK: "SELECT 1 FROM fk",
+    VALUES: "SELECT 1 FROM fv",
     WAITS: "SELECT 1 FROM fw",
     EVENTS: "SELECT 1 FROM fe",
     INPUTS: "SELECT 1 FROM fi",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core import failpoints
 from holdfast.core.queries import Attempts, StreamAfter, WaitsOf
-from holdfast.core.rows import INPUTS, RUNS, SNAPSHOTS, STREAM, WAITS, WORK, Table, Work
+from holdfast.core.rows import INPUTS, RUNS, SNAPSHOTS, STREAM, VALUES, WAITS, WORK, Table, Work
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import Conflict, Need
 from holdfast.store.postgres_connections import LOCK_TIMEOUT_MILLISECONDS, translate
@@ -24,6 +24,7 @@ _BY_KEYS: tuple[tuple[Table[Any], str], ...] = (
     (WORK, "get_work"),
     (INPUTS, "inputs_by_keys"),
     (SNAPSHOTS, "get_snapshots"),
+    (VALUES, "get_inbox"),
 )
 # Questions that are asked of many runs at once.
 _Together = WaitsOf | Attempts | StreamAfter

@@ -23,6 +23,7 @@ from holdfast.core.queries import (
     StoredEvent,
     StrayEvents,
     StreamAfter,
+    ValuesFor,
     WaitersOf,
 )
 from holdfast.core.view import Query
@@ -45,6 +46,8 @@ def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[
             return (now, limit)
         case StreamAfter(run=run, after=after, limit=limit):
             return (run, after, limit)
+        case ValuesFor(run=run, node=node, variable=variable):
+            return (run, node, variable)
         case FactsCausedBy(run=run, cause=cause):
             return (run, cause)
         case DeadEvents(limit=limit):

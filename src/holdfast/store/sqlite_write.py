@@ -20,6 +20,7 @@ from holdfast.core.rows import (
     RUNS,
     SNAPSHOTS,
     STREAM,
+    VALUES,
     WAITS,
     WORK,
     Table,
@@ -33,7 +34,7 @@ _KEY = attrgetter("run", "node", "attempt", "token")
 # Runs first, then work, then what only inserts: the same order as in PostgreSQL.
 ORDER: tuple[Table[Any], ...] = (
     *(RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS),
-    *(STREAM, SNAPSHOTS, OBSERVATIONS),
+    *(STREAM, SNAPSHOTS, OBSERVATIONS, VALUES),
 )
 
 

@@ -91,6 +91,20 @@ fw AS MATERIALIZED (SELECT 1 FROM waits w JOIN xw ON w.run = xw.run AND w.slot =
   WHERE (SELECT count(*) FROM l) >= 0 ORDER BY w.run, w.slot FOR UPDATE OF w)
 -- name: flush_waits_delete
 dw AS (DELETE FROM waits w USING xw WHERE w.run = xw.run AND w.slot = xw.slot AND (SELECT ok FROM a))
+-- name: flush_work_found
+-- Of finished passes of a loop. Nobody else writes to a settled item, and an open one has a token that is checked above.
+xk AS (SELECT * FROM unnest($?::text[], $?::text[], $?::int[]) xk(run, node, attempt)),
+fk AS MATERIALIZED (SELECT 1 FROM work k JOIN xk ON k.run = xk.run AND k.node = xk.node AND k.attempt = xk.attempt
+  WHERE (SELECT count(*) FROM l) >= 0 ORDER BY k.run, k.node, k.attempt FOR UPDATE OF k)
+-- name: flush_work_delete
+dk AS (DELETE FROM work k USING xk WHERE k.run = xk.run AND k.node = xk.node AND k.attempt = xk.attempt AND (SELECT ok FROM a))
+-- name: flush_inbox_found
+xv AS (SELECT * FROM unnest($?::text[], $?::text[], $?::text[], $?::bigint[]) xv(run, node, variable, slot)),
+fv AS MATERIALIZED (SELECT 1 FROM inbox v JOIN xv ON v.run = xv.run AND v.node = xv.node AND v.variable = xv.variable AND v.slot = xv.slot
+  WHERE (SELECT count(*) FROM l) >= 0 ORDER BY v.run, v.node, v.variable, v.slot FOR UPDATE OF v)
+-- name: flush_inbox_delete
+dv AS (DELETE FROM inbox v USING xv WHERE v.run = xv.run AND v.node = xv.node AND v.variable = xv.variable AND v.slot = xv.slot
+  AND (SELECT ok FROM a))
 -- name: flush_events_found
 xe AS (SELECT * FROM unnest($?::text[]) xe(id)),
 fe AS MATERIALIZED (SELECT 1 FROM events e JOIN xe ON e.id = xe.id
@@ -163,6 +177,10 @@ ns AS (INSERT INTO snapshots ({snapshots}) SELECT {snapshots@n}
   FROM unnest($?::text[], $?::bigint[], $?::bytea[], $?::text[], $?::text[], $?::bigint[]) n({snapshots}) WHERE (SELECT ok FROM a)
   ON CONFLICT (run) DO UPDATE SET sequence = excluded.sequence, state = excluded.state, codec = excluded.codec,
     code = excluded.code, at = excluded.at)
+-- name: flush_inbox_insert
+nv AS (INSERT INTO inbox ({inbox}) SELECT {inbox@n}
+  FROM unnest($?::text[], $?::text[], $?::text[], $?::bigint[], $?::bytea[], $?::text[]) n({inbox}) WHERE (SELECT ok FROM a)
+  ON CONFLICT (run, node, variable, slot) DO UPDATE SET value = excluded.value, source = excluded.source)
 -- name: flush_observations_insert
 nb AS (INSERT INTO observations ({observations}) SELECT {observations@n}
   FROM unnest($?::text[], $?::bigint[], $?::text[], $?::text[], $?::bigint[], $?::bytea[], $?::text[], $?::text[], $?::text[],
@@ -211,6 +229,12 @@ SELECT true AS ok, ARRAY[]::text[] AS runs, ARRAY[]::text[] AS work,
 -- name: delete_waits
 -- Deletes of rows whose run is not written in the same batch: on the locked path, one statement a table, rows counted.
 DELETE FROM waits w USING unnest($1::text[], $2::bigint[]) d(run, slot) WHERE w.run = d.run AND w.slot = d.slot
+-- name: delete_work
+DELETE FROM work k USING unnest($1::text[], $2::text[], $3::int[]) d(run, node, attempt)
+  WHERE k.run = d.run AND k.node = d.node AND k.attempt = d.attempt
+-- name: delete_inbox
+DELETE FROM inbox v USING unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) d(run, node, variable, slot)
+  WHERE v.run = d.run AND v.node = d.node AND v.variable = d.variable AND v.slot = d.slot
 -- name: delete_history
 DELETE FROM history h USING unnest($1::text[], $2::bigint[]) d(run, sequence) WHERE h.run = d.run AND h.sequence = d.sequence
 -- name: delete_events
@@ -272,6 +296,9 @@ SELECT {holds} FROM holds WHERE scope = $1 AND name = $2
 SELECT {snapshots} FROM snapshots WHERE run = ANY($1::text[])
 -- name: get_stream
 SELECT {stream} FROM stream WHERE run = $1 AND sequence = $2
+-- name: get_inbox
+SELECT {inbox@v} FROM inbox v JOIN unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) k(run, node, variable, slot)
+  ON v.run = k.run AND v.node = k.node AND v.variable = k.variable AND v.slot = k.slot
 -- name: get_observations
 SELECT {observations} FROM observations WHERE run = $1 AND number = $2
 -- name: streams_after
@@ -316,6 +343,10 @@ SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND gate < 
 SELECT {runs} FROM runs WHERE parent = $1 ORDER BY id
 -- name: StreamAfter
 SELECT {stream} FROM stream WHERE run = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
+-- name: ValuesOf
+SELECT {inbox} FROM inbox WHERE run = $1 ORDER BY node, variable, slot
+-- name: ValuesFor
+SELECT {inbox} FROM inbox WHERE run = $1 AND node = $2 AND variable = $3 ORDER BY slot
 -- name: SnapshotOf
 SELECT {snapshots} FROM snapshots WHERE run = $1
 -- name: ObservationsOf
@@ -505,6 +536,8 @@ DELETE FROM definitions WHERE run = ANY($1::text[])
 DELETE FROM stream WHERE run = ANY($1::text[])
 -- name: prune_snapshots
 DELETE FROM snapshots WHERE run = ANY($1::text[])
+-- name: prune_inbox
+DELETE FROM inbox WHERE run = ANY($1::text[])
 -- name: prune_observations
 DELETE FROM observations WHERE run = ANY($1::text[])
 -- name: prune_runs
@@ -522,6 +555,7 @@ UNION ALL SELECT 'definitions', count(*) FROM definitions WHERE NOT EXISTS (SELE
 UNION ALL SELECT 'stream', count(*) FROM stream WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 UNION ALL SELECT 'snapshots', count(*) FROM snapshots WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 UNION ALL SELECT 'observations', count(*) FROM observations WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
+UNION ALL SELECT 'inbox', count(*) FROM inbox WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 -- name: miscounted
 -- Runs whose counters disagree with their work: G10 says that no crash leaves one.
 SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))

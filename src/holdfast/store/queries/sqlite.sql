@@ -24,6 +24,9 @@ INSERT INTO stream ({facts}) VALUES ({facts?})
 INSERT INTO snapshots ({snapshots}) VALUES ({snapshots?})
 ON CONFLICT (run) DO UPDATE SET sequence = excluded.sequence, state = excluded.state, codec = excluded.codec,
   code = excluded.code, at = excluded.at
+-- name: insert_inbox
+INSERT INTO inbox ({inbox}) VALUES ({inbox?})
+ON CONFLICT (run, node, variable, slot) DO UPDATE SET value = excluded.value, source = excluded.source
 -- name: insert_observations
 INSERT INTO observations ({observations}) VALUES ({observations?})
 
@@ -58,6 +61,10 @@ UPDATE work SET status = ?, result = ?, error = ?, outcome = ?, finished = ?, co
   timeout = ?, policy = ?, payload = ?, codec = ?, priority = ?, created = ?
 WHERE run = ? AND node = ? AND attempt = ? AND token = ?
 
+-- name: delete_work
+DELETE FROM work WHERE run = ? AND node = ? AND attempt = ?
+-- name: delete_inbox
+DELETE FROM inbox WHERE run = ? AND node = ? AND variable = ? AND slot = ?
 -- name: delete_waits
 DELETE FROM waits WHERE run = ? AND slot = ?
 -- name: delete_history
@@ -99,6 +106,8 @@ SELECT {holds} FROM holds WHERE scope = ? AND name = ?
 SELECT {stream} FROM stream WHERE run = ? AND sequence = ?
 -- name: get_snapshots
 SELECT {snapshots} FROM snapshots WHERE run = ?
+-- name: get_inbox
+SELECT {inbox} FROM inbox WHERE run = ? AND node = ? AND variable = ? AND slot = ?
 -- name: get_observations
 SELECT {observations} FROM observations WHERE run = ? AND number = ?
 
@@ -137,6 +146,10 @@ SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND gate < 
 SELECT {runs} FROM runs WHERE parent = ? ORDER BY id
 -- name: StreamAfter
 SELECT {stream} FROM stream WHERE run = ? AND sequence > ? ORDER BY sequence LIMIT ?
+-- name: ValuesOf
+SELECT {inbox} FROM inbox WHERE run = ? ORDER BY node, variable, slot
+-- name: ValuesFor
+SELECT {inbox} FROM inbox WHERE run = ? AND node = ? AND variable = ? ORDER BY slot
 -- name: SnapshotOf
 SELECT {snapshots} FROM snapshots WHERE run = ?
 -- name: ObservationsOf
@@ -288,6 +301,8 @@ DELETE FROM definitions WHERE run = ?
 DELETE FROM stream WHERE run = ?
 -- name: prune_snapshots
 DELETE FROM snapshots WHERE run = ?
+-- name: prune_inbox
+DELETE FROM inbox WHERE run = ?
 -- name: prune_observations
 DELETE FROM observations WHERE run = ?
 -- name: prune_runs
@@ -302,6 +317,7 @@ UNION ALL SELECT 'definitions', count(*) FROM definitions WHERE run NOT IN (SELE
 UNION ALL SELECT 'stream', count(*) FROM stream WHERE run NOT IN (SELECT id FROM runs)
 UNION ALL SELECT 'snapshots', count(*) FROM snapshots WHERE run NOT IN (SELECT id FROM runs)
 UNION ALL SELECT 'observations', count(*) FROM observations WHERE run NOT IN (SELECT id FROM runs)
+UNION ALL SELECT 'inbox', count(*) FROM inbox WHERE run NOT IN (SELECT id FROM runs)
 -- name: miscounted
 -- Runs whose counters disagree with their work: G10 says that no crash leaves one.
 SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))

@@ -1,0 +1,289 @@
+"""The flow machine: what `plan_completion` says, written as rows, in the transaction that settles the node.
+
+A run follows the version of its graph that it was started with (I24). Its work items are the frontier nodes under their
+addresses; the values between them are rows of the inbox; everything else happens in memory while the plan is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.core.codec import decode_error, encode_error
+from holdfast.core.codec_failure import encode_record
+from holdfast.core.errors import NoProgress, ReadinessOverflow, UnknownNode, UnknownWorkflow, UsageError
+from holdfast.core.flow_addresses import parse_address
+from holdfast.core.operations import StartRun
+from holdfast.core.queries import AllWork, Attempts, OpenWork, ValuesFor, ValuesOf, WaitsOf
+from holdfast.core.rows import (
+    BARRIER,
+    BLOCKED,
+    CANCELLED,
+    CHILD,
+    COMPLETED,
+    DEAD,
+    FAILED,
+    LEASED,
+    NO_SLOT,
+    NODE,
+    READY,
+    RUNS,
+    SLEEP,
+    VALUES,
+    WORK,
+    Run,
+    Value,
+    Work,
+)
+from holdfast.core.view import View
+from holdfast.models.flow_code import FlowCode
+from holdfast.models.flow_plan import (
+    Completion,
+    CompletionPlan,
+    InboxWrite,
+    InstanceCompletion,
+    ReadinessIncrement,
+    Release,
+    analyse_subgraph,
+    plan_completion,
+    plan_start,
+)
+from holdfast.models.machine import Definitions, Handing, end_run, make_ready
+
+FLOW = "flow"
+OUTPUT = "output"
+KINDS = {"action": NODE, "child": CHILD, "timer": SLEEP, "barrier": BARRIER, "output": OUTPUT}
+
+
+class FlowMachine:
+    """Compiled flows."""
+
+    cancels_gracefully = False
+
+    def start(self, view: View, run: Run, operation: StartRun, handing: Handing, definitions: Definitions) -> None:
+        run = replace(run, signature=operation.signature or None)
+        code = code_of_flow(definitions, run)
+        plan = plan_start(code.graph, code.arguments(run.input, run.codec), code.environment)
+        self._apply(view, run, plan, code, handing, due=operation.due)
+
+    def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
+        code = code_of_flow(definitions, run)
+        value = None
+        if work.kind in (NODE, CHILD) and work.status == COMPLETED:
+            value = code.value_of(work.name, work.result)
+        self._go_on(view, run, Completion(node_id=work.node, value=value), code, handing)
+
+    def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
+        """I21: a failure goes where the flow's handlers say; one that none of them takes ends the run."""
+        code = code_of_flow(definitions, run)
+        if work.status == DEAD:  # the flow has its answer, so it is no letter that waits for one
+            view.put(WORK, replace(work, status=FAILED))
+        error = work.error or encode_error(RuntimeError(f"{work.node} was given up"))
+        self._go_on(view, run, Completion(node_id=work.node, failure=decode_error(error)), code, handing, failed=work)
+
+    def _go_on(
+        self,
+        view: View,
+        run: Run,
+        completion: Completion,
+        code: FlowCode,
+        handing: Handing,
+        *,
+        failed: Work | None = None,
+    ) -> None:
+        analysis = analyse_subgraph(code.graph, completion.node_id)
+        view.expect(
+            VALUES,
+            [(run.id, read.target, read.variable, NO_SLOT) for read in analysis.inbox_reads if not read.is_sequence],
+        )
+        plan = plan_completion(code.graph, completion, _Inbox(view, run.id, code), code.environment)
+        end = plan.instance_completion
+        if failed is not None and not (end is not None and end.status == "failed"):
+            run = replace(run, gave_up=run.gave_up - 1)  # a handler took it
+        self._apply(view, run, plan, code, handing)
+
+    # -- a plan becomes rows
+
+    def _apply(
+        self, view: View, run: Run, plan: CompletionPlan, code: FlowCode, handing: Handing, due: int = 0
+    ) -> None:
+        for release in plan.released:
+            run = _release(view, run, release)
+        for write in plan.inbox_writes:
+            view.insert(VALUES, _value(run.id, write, code))
+        for each in plan.readiness_increments:
+            run = _count(view, run, each, code, handing, due)
+        view.put(RUNS, run)
+        if plan.instance_completion is not None:
+            _end(view, run, plan.instance_completion, code)
+        elif run.active == 0:
+            self.idle(view, run)
+
+    # -- what the kernel asks of a machine
+
+    def before_another(self, view: View, run: Run, work: Work, definitions: Definitions) -> Run | None:
+        return run
+
+    def tried_again(self, view: View, run: Run, work: Work) -> None:
+        """Nothing more follows from it."""
+
+    def idle(self, view: View, run: Run) -> None:
+        """I17: a run that nothing can move fails and says so; it never stalls."""
+        run = view.run(run.id) or run
+        if run.ended or view.find(WaitsOf(run.id)):
+            return
+        blocked = [work.node for work in view.find(OpenWork(run.id)) if work.status == BLOCKED]
+        error = NoProgress(f"run {run.id} of flow {run.workflow} has not returned and nothing is left to do: {blocked}")
+        end_run(view, replace(run, error=encode_error(error)), FAILED, reason=error.message)
+
+    def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
+        """It follows the graph that it was started with."""
+
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+        raise NotImplementedError("a flow is cancelled at once")
+
+    def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
+        return node
+
+    def position(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
+        return ""
+
+    def find(self, view: View, run: Run, name: str, definitions: Definitions) -> str:
+        if view.find(Attempts(run.id, frozenset({name}))):
+            return name
+        raise UnknownNode(
+            f"run {run.id} of flow {run.workflow} has no node {name!r} under way or done",
+            hint=f"see `holdfast show {run.id}`; nodes of loops are called like charge@2.0",
+        )
+
+    def parents(self, view: View, run: Run, node: str, definitions: Definitions) -> str | None:
+        return None
+
+    def below(self, view: View, run: Run, node: str, definitions: Definitions) -> tuple[str, ...]:
+        return ()
+
+    def skip_unbegun(self, view: View, run: Run, node: str, definitions: Definitions) -> Work:
+        raise UsageError(f"{node} of run {run.id} has not been reached", hint="only a node that gave up can be skipped")
+
+
+class _Inbox:
+    """The inbox of a run in a View. What is not loaded says so, and the plan is made again."""
+
+    def __init__(self, view: View, run: str, code: FlowCode) -> None:
+        self._view = view
+        self._run = run
+        self._code = code
+
+    def read(self, target: str, variable: str, index: int | None) -> Any:
+        slot = NO_SLOT if index is None else index
+        row = self._view.get(VALUES, (self._run, target, variable, slot))
+        if row is None:
+            raise KeyError(variable)
+        return self._code.load(row.value)
+
+    def gathered(self, target: str, variable: str) -> list[Any]:
+        rows: list[Value] = self._view.find(ValuesFor(self._run, target, variable))
+        return [self._code.load(row.value) for row in rows]
+
+
+def code_of_flow(definitions: Definitions, run: Run) -> FlowCode:
+    code = definitions.flow(run.workflow, run.signature or "")
+    if code is None:
+        raise UnknownWorkflow(
+            f"no flow is registered as {run.workflow!r} in this process",
+            hint="import the module that defines it; whoever completes a node of a flow needs the flow's code",
+        )
+    return code
+
+
+def _value(run: str, write: InboxWrite, code: FlowCode) -> Value:
+    slot = NO_SLOT if write.index is None else write.index
+    return Value(run, write.target, write.variable, slot, code.store(write.value, write.variable), write.source)
+
+
+def _count(view: View, run: Run, each: ReadinessIncrement, code: FlowCode, handing: Handing, due: int) -> Run:
+    """I17: one predecessor more. The first makes the item, the last makes it ready."""
+    key = (run.id, each.node_id, 1)
+    work = view.probe(WORK, key) if each.required_count is not None else view.get(WORK, key)
+    if work is not None:
+        completed = work.completed + each.increment
+        if completed > work.required:
+            raise ReadinessOverflow(
+                f"node {each.node_id} of run {run.id} was reached {completed} times and requires {work.required}"
+            )
+        work = replace(work, completed=completed)
+        if completed < work.required:
+            view.put(WORK, work)
+            return run
+        view.put(WORK, make_ready(view, run, replace(work, due=max(work.due, view.now)), handing))
+        return replace(run, active=run.active + 1)
+    work = _new_item(view, run, each, code, due)
+    if work.completed < work.required:
+        view.insert(WORK, work)
+        return run
+    if work.kind == OUTPUT:  # reached, and nobody has to do anything about it
+        view.insert(WORK, replace(work, status=COMPLETED, started=view.now, finished=view.now))
+        return run
+    view.insert(WORK, make_ready(view, run, work, handing))
+    return replace(run, active=run.active + 1)
+
+
+def _new_item(view: View, run: Run, each: ReadinessIncrement, code: FlowCode, due: int) -> Work:
+    work = Work(
+        run=run.id,
+        node=each.node_id,
+        attempt=1,
+        workflow=run.workflow,
+        kind=KINDS[each.category],
+        name=run.workflow,
+        required=1 if each.required_count is None else each.required_count,
+        completed=each.increment,
+        queue=run.queue,
+        priority=run.priority,
+        due=max(due, view.now),
+        created=view.now,
+    )
+    if each.call is None:
+        return work
+    if each.category == "timer":
+        (seconds,) = each.call.args
+        return replace(work, due=view.now + int(float(seconds) * 1_000_000))
+    call = code.call(each.call.name or "", each.call.args, each.call.kwargs)
+    return replace(
+        work,
+        name=call.name,
+        payload=call.payload,
+        codec=call.codec,
+        queue=call.queue or run.queue,
+        timeout=call.timeout,
+    )
+
+
+def _release(view: View, run: Run, release: Release) -> Run:
+    """I18: rows of passes that are over go, so a long loop does not grow its run."""
+    for work in view.find(AllWork(run.id)):
+        if release.covers(parse_address(work.node)):
+            view.delete(WORK, work)
+            run = replace(run, active=run.active - (work.status in (READY, LEASED)))
+    for value in view.find(ValuesOf(run.id)):
+        if release.covers(parse_address(value.node)):
+            view.delete(VALUES, value)
+    return run
+
+
+def _end(view: View, run: Run, end: InstanceCompletion, code: FlowCode) -> None:
+    """The run is over; parallel branches that nobody waits for are not."""
+    for work in view.find(OpenWork(run.id)) if run.active else ():
+        view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
+    run = replace(run, active=0)
+    if end.status == "completed":
+        end_run(view, run, COMPLETED, result=code.result(end.result))
+        return
+    failure = end.failure
+    error = encode_record(failure) if failure is not None else None
+    reason = "" if failure is None else f"{failure.type}: {failure.message}"
+    end_run(view, replace(run, error=error), FAILED, reason=f"{end.node_id}: {reason}".replace("\0", "\\0")[:500])
+
+
+__all__ = ["FLOW", "FlowMachine", "code_of_flow"]

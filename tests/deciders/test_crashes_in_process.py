@@ -1,0 +1,352 @@
+"""Crashes inside one process, at every failpoint that the life of a till reaches, each time it is reached.
+
+A life is driven by hand, so that every run of the script reaches the same places in the same order: inputs are
+executed and enqueued, effects run, timers fire on a clock that is turned by hand, and the inbox is drained, by the
+code that a worker uses. A crash leaves everything as it is; the rows are judged as they were left (`oracle.py`); then
+a new engine on the same database takes over and finishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import holdfast as hf
+from holdfast.core import failpoints
+from holdfast.core.decider_operations import EnqueueInput, ExecuteInput
+from holdfast.core.ids import instance_id
+from holdfast.core.operations import Handed, Offer
+from holdfast.runtime.attempt import Attempt
+from holdfast.runtime.folds import submit
+from holdfast.runtime.killswitch import Crash
+from holdfast.runtime.system import RealIds, real_system
+from holdfast.runtime.worker import Worker
+from holdfast.store.contract import ClaimRequest
+from tests.deciders import oracle, tills
+from tests.deciders.conftest import Stage
+from tests.deciders.tills import Close, Deposit, Till, TillState, Withdraw
+from tests.support.stores import VirtualClock
+from tests.worker.support import assert_sound
+
+QUEUES = ("default",)
+MOST_HITS = 200
+FREE = "free-b"  # the input of the script that has no command id: whoever never heard of it cannot ask again
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    failpoints.disarm()
+
+
+class Book:
+    """What the clients of one till know: which inputs they gave, and which of those were acknowledged."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.begun: list[str] = []
+        self.acknowledged: list[str] = []
+
+    def may_give(self, input: Any) -> bool:
+        """Whether to give it, or to give it again, as a client does that has a command id."""
+        return input.id not in self.acknowledged and (input.id not in self.begun or input.id != FREE)
+
+    def judge(self, tally: oracle.Tally) -> None:
+        """G1, I12: what was acknowledged is there, nothing is there twice, nothing came from nowhere."""
+        accepted = tally.client_ids() + tally.queued
+        assert set(self.acknowledged) <= set(accepted), f"{self.key}: acknowledged and lost"
+        assert set(accepted) <= set(self.begun), f"{self.key}: accepted, and nobody gave it"
+        assert len(accepted) == len(set(accepted)), f"{self.key}: twice: {accepted}"
+        queued = [id for id in accepted if id in ("c", "d")]
+        assert queued == sorted(queued), f"{self.key}: not in the order of arrival: {queued}"
+
+
+class Life:
+    """An engine and a worker that does nothing by itself."""
+
+    def __init__(self, engine: hf.Engine, worker: Worker, clock: VirtualClock, forgetful: bool) -> None:
+        self.engine = engine
+        self._worker = worker
+        self._clock = clock
+        self._forgetful = forgetful
+
+    async def play(self, book: Book) -> None:
+        """The script, from wherever the last life left it."""
+        till = book.key
+        await self._give(book, Deposit(till, "a", 100))
+        await self._give(book, Deposit(till, FREE, 50))
+        await self._give(book, Withdraw(till, "c", 30), queued=True)
+        await self._give(book, Withdraw(till, "d", 1_000), queued=True)
+        await self.settle_all()
+        await self._give(book, Deposit(till, "e", 5))
+        await self._give(book, Close(till, "z"))
+        await self.settle_all()
+
+    async def _give(self, book: Book, input: Any, *, queued: bool = False) -> None:
+        if not book.may_give(input):
+            return
+        book.begun.append(input.id)
+        operation = self._queued(input) if queued else self._executed(input)
+        answer = await submit(
+            operation, coordinator=self._coordinator(), store=self.engine.store, definitions=self.engine.definitions
+        )
+        book.acknowledged.append(input.id)
+        for handed in answer.handed:
+            await self._run(handed)
+
+    def _executed(self, input: Any) -> ExecuteInput:
+        return ExecuteInput(**self._fields(input), offer=self._offer())
+
+    def _queued(self, input: Any) -> EnqueueInput:
+        return EnqueueInput(**self._fields(input))
+
+    def _fields(self, input: Any) -> dict[str, Any]:
+        code = self.engine.definitions.decider("till")
+        assert code is not None
+        routed = code.route(input)
+        return {
+            "run": instance_id("till", input.till),
+            "workflow": "till",
+            "key": input.till,
+            "data": routed.data,
+            "codec": routed.codec,
+            "command": tills.command_of(input),
+            "id": self.engine.system.ids.new(),
+            "observe": "payload",
+        }
+
+    def _offer(self) -> Offer:
+        """Room for one: what becomes ready is leased in the same commit, as a worker of this process would get it."""
+        return Offer(worker=self._worker.id, room=1, queues=QUEUES)
+
+    def _coordinator(self) -> Any:
+        if self._forgetful:
+            self.engine.coordinator.cache.clear()  # nothing is remembered, so everything takes the locked path
+        return self.engine.coordinator
+
+    async def settle_all(self) -> None:
+        """Run everything that is ready, then let time pass up to the next timer, until there is none."""
+        names = self.engine.definitions
+        request = ClaimRequest(
+            worker=self._worker.id,
+            queue=QUEUES[0],
+            limit=3,
+            workflows=names.known_workflows(),
+            actions=names.known_actions(),
+        )
+        while True:
+            try:
+                claimed = await self.engine.store.claim(request)
+            except hf.StoreUnavailable:  # as a worker does: whatever was leased all the same is found later
+                continue
+            self.engine.coordinator.remember(claimed)
+            for handed in claimed:
+                await self._run(handed)
+            if not claimed:
+                due = await self.engine.store.promote(QUEUES)
+                if due is None:
+                    return
+                self._clock.advance((due - self.engine.store.now()) / 1e6)
+                await self.engine.store.promote(QUEUES)
+
+    async def _run(self, handed: Handed) -> None:
+        self._coordinator()
+        settled = await self._worker._runner.run(Attempt(handed.work, handed.run), self._offer)
+        for following in settled.handed:
+            await self._run(following)
+
+
+@asynccontextmanager
+async def alive(stage: Stage, clock: VirtualClock, *, forgetful: bool) -> AsyncIterator[Life]:
+    """A life that takes over from the dead, and ends as suddenly as they did: nothing is given back or finished."""
+    real = real_system()
+    engine = hf.Engine(
+        registry=tills.registry,
+        store=stage.site.store(clock),
+        system=replace(real, clock=clock, ids=RealIds(clock, real.randomness)),
+        observe_inputs="payload",
+        notify=False,
+    )
+    await engine.open()
+    store = engine.store
+    worker = Worker(
+        store=store,
+        coordinator=engine.coordinator,
+        definitions=engine.definitions,
+        settings=engine.settings,
+        clock=clock,
+        ids=engine.system.ids,
+        randomness=real.randomness,
+        metrics=engine.metrics,
+        codecs=engine.codecs,
+    )
+    try:
+        await worker._enroll()
+        await worker._caretaker.take_over(worker.id)
+        yield Life(engine, worker, clock, forgetful)
+    finally:
+        await store.close()
+
+
+async def crashes(life: Life, book: Book, place: str, hit: int) -> bool:
+    """Play until the place is reached for that time. False if it never is."""
+    loop, reached, hits = asyncio.get_running_loop(), asyncio.Event(), 0
+
+    def hook(name: str) -> None:
+        nonlocal hits
+        hits += name == place
+        if reached.is_set() or (name == place and hits == hit):
+            loop.call_soon_threadsafe(reached.set)
+            raise Crash(f"{place}:{hit}")
+
+    failpoints.arm(hook)
+    playing = asyncio.ensure_future(life.play(book))
+    crashing = asyncio.ensure_future(reached.wait())
+    await asyncio.wait({playing, crashing}, return_when=asyncio.FIRST_COMPLETED)
+    failpoints.disarm()
+    crashed = reached.is_set()
+    crashing.cancel()
+    if not crashed:
+        await playing
+        return False
+    playing.cancel()
+    # The task that was hit is over; whoever waited for it waits no more. Nobody asks what became of them.
+    await asyncio.gather(playing, crashing, return_exceptions=True)
+    runner = life.engine.coordinator._runner
+    if runner is not None and runner.done():
+        assert isinstance(runner.exception(), Crash | None)
+    return True
+
+
+async def counted(life: Life, book: Book) -> Counter[str]:
+    """How often an undisturbed life reaches each place."""
+    hits: Counter[str] = Counter()
+    failpoints.arm(lambda name: hits.update([name]))
+    await life.play(book)
+    failpoints.disarm()
+    return hits
+
+
+FORGETFUL = pytest.mark.parametrize("forgetful", [False, True], ids=["remembering", "forgetful"])
+
+
+@FORGETFUL
+async def test_g1_g2_g3_i33_i34_a_till_crashed_at_every_place_is_a_serial_order_of_its_inputs(
+    shared_stage: Stage, forgetful: bool
+) -> None:
+    """G1, G2, G3, I12, I33, I34: before, between and after the writes of every commit, on both paths to a commit."""
+    clock = VirtualClock()
+    async with oracle.Reader(shared_stage.site.url) as reader:
+        book = Book("undisturbed")
+        async with alive(shared_stage, clock, forgetful=forgetful) as life:
+            places = await counted(life, book)
+            await _is_finished(life, reader, book)
+        _reaches_what_it_should(places, shared_stage.kind, forgetful)
+        left: Book | None = None
+        crashed: Counter[str] = Counter()
+        for place in sorted(places):
+            for hit in range(1, MOST_HITS):
+                async with alive(shared_stage, clock, forgetful=forgetful) as life:
+                    if left is not None:
+                        await life.play(left)
+                        await _is_finished(life, reader, left)
+                    left = Book(f"{place}:{hit}")
+                    if not await crashes(life, left, place, hit):
+                        break
+                    crashed[place] = hit
+                found = await reader.till(left.key)
+                if found is not None:
+                    left.judge(oracle.check(found))
+        async with alive(shared_stage, clock, forgetful=forgetful) as life:
+            assert left is not None
+            await life.play(left)
+            await _is_finished(life, reader, left)
+            await assert_sound(life.engine)
+    print(f"{crashed.total()} crashes on {shared_stage.kind}: {dict(sorted(crashed.items()))}")
+    assert set(crashed) == set(places)
+
+
+def _reaches_what_it_should(places: Counter[str], kind: str, forgetful: bool) -> None:
+    expected = {"flush.before", "flush.after_commit", "action.before", "action.after", "timer.before", "inbox.before"}
+    if kind == "sqlite":
+        expected |= {"flush.between", "flush.before_commit", "claim.before_commit"}
+    if forgetful:
+        expected |= {"load.after_locks", "load.after_rows", "flush.before_commit", "flush.between"}
+    assert expected <= set(places), f"never reached: {expected - set(places)}"
+
+
+async def _is_finished(life: Life, reader: oracle.Reader, book: Book) -> None:
+    books = await reader.till(book.key)
+    assert books is not None
+    tally = oracle.check_finished(books)
+    book.judge(tally)
+    assert set(book.begun) - {FREE} == {"a", "c", "d", "e", "z"} <= set(tally.client_ids())
+    told = await life.engine.state(Till, book.key)
+    assert told == TillState(**tally.state()), "the engine folds another state than the oracle"
+
+
+# --- an answer that is lost -----------------------------------------------------------------------------------------
+
+
+def answers_lost(lost: Callable[[int], bool]) -> Counter[str]:
+    """The connection breaks right after those commits; how often there was one."""
+    hits: Counter[str] = Counter()
+
+    def hook(name: str) -> None:
+        hits[name] += 1
+        if name == "flush.after_commit" and lost(hits[name]):
+            raise hf.StoreUnavailable(f"gone after commit {hits[name]}, for this test")
+
+    failpoints.arm(hook)
+    return hits
+
+
+@FORGETFUL
+async def test_k8_i12_g3_a_commit_whose_answer_is_lost_is_not_applied_twice(
+    shared_stage: Stage, forgetful: bool
+) -> None:
+    """K8: at every commit of a life in turn the connection breaks after the commit, and all of it is decided again."""
+    clock = VirtualClock()
+    async with oracle.Reader(shared_stage.site.url) as reader:
+        async with alive(shared_stage, clock, forgetful=forgetful) as life:
+            commits = (await counted(life, Book("undisturbed")))["flush.after_commit"]
+        for hit in range(1, commits + 1):
+            async with alive(shared_stage, clock, forgetful=forgetful) as life:
+                book = Book(f"lost-{hit}")
+                answers_lost(hit.__eq__)
+                await life.play(book)
+                failpoints.disarm()
+            await _goes_on_well(shared_stage, clock, reader, book)
+        print(f"{commits} answers lost on {shared_stage.kind}")
+
+
+@FORGETFUL
+async def test_k8_i12_g3_a_life_in_which_every_other_answer_is_lost_comes_out_the_same(
+    shared_stage: Stage, forgetful: bool
+) -> None:
+    """K8, I12: also when the second try is told of a commit that the first one made."""
+    clock = VirtualClock()
+    async with oracle.Reader(shared_stage.site.url) as reader:
+        book = Book("lost-often")
+        async with alive(shared_stage, clock, forgetful=forgetful) as life:
+            hits = answers_lost(lambda number: number % 2 == 1)
+            await life.play(book)
+            failpoints.disarm()
+        assert hits["flush.after_commit"] > 10
+        await _goes_on_well(shared_stage, clock, reader, book)
+
+
+async def _goes_on_well(stage: Stage, clock: VirtualClock, reader: oracle.Reader, book: Book) -> None:
+    """What was leased with an answer that was lost nobody knows of here: the next life takes it over."""
+    left = await reader.till(book.key)
+    assert left is not None
+    book.judge(oracle.check(left))
+    async with alive(stage, clock, forgetful=False) as life:
+        await life.play(book)
+        await _is_finished(life, reader, book)

@@ -1,0 +1,240 @@
+# ruff: noqa: RUF005
+"""Changes in place: allowed where nobody else could see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.flows.actions import add, double, echo, numbers
+from tests.flows.corpus import case
+
+
+@case((3,))
+async def append_and_extend(n: int) -> list[int]:
+    rows = [0]
+    rows.append(await add(n))
+    rows.extend(await numbers(2))
+    rows.insert(0, 9)
+    await double(1)
+    rows += [7]
+    rows.extend(x * 2 for x in [1, 2])
+    return rows
+
+
+@case((3,))
+async def pop_and_remove(n: int) -> list[Any]:
+    rows = await numbers(n + 3)
+    last = rows.pop()
+    first = rows.pop(0)
+    rows.remove(2)
+    await double(1)
+    del rows[0]
+    rows.reverse()
+    return [rows, last, first]
+
+
+@case(([3, 1, 2],))
+async def queue_of_work(items: list[int]) -> list[int]:
+    done = []
+    while items:
+        item = items.pop(0)
+        if item == 3:
+            items.append(await add(item, 2))
+        done.append(item)
+    return done
+
+
+@case(([3, 1, 2],))
+async def pop_inside_of_a_call(items: list[int]) -> list[int]:
+    done = []
+    while items:
+        done.append(await double(items.pop()))
+    return done
+
+
+@case(([],))
+async def pop_from_empty(items: list[int]) -> str:
+    try:
+        items.pop()
+    except IndexError as e:
+        return str(e)
+    return "never"
+
+
+@case((["a", "b", "a"],))
+async def counting(words: list[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for word in words:
+        counts[word] = counts.get(word, 0) + await add(0)
+    return counts
+
+
+@case((["a", "b", "a"],))
+async def counting_with_augmented_items(words: list[str]) -> dict[str, int]:
+    counts = {"a": 0, "b": 0}
+    for word in words:
+        counts[word] += await add(0)
+    return counts
+
+
+@case((["a"],))
+async def augmented_item_misses_a_key(words: list[str]) -> str:
+    counts: dict[str, int] = {}
+    try:
+        counts[words[0]] += await add(0)
+    except KeyError as e:
+        return f"{e}"
+    return "never"
+
+
+@case(([1, 2, 3, 4],))
+async def grouping(items: list[int]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = {}
+    for item in items:
+        key = "even" if item % 2 == 0 else "odd"
+        if key not in groups:
+            groups[key] = []
+        groups[key].append(await double(item))
+    return groups
+
+
+@case((3,))
+async def grid(n: int) -> list[list[int]]:
+    cells = [[0 for _ in range(n)] for _ in range(n)]
+    for i in range(n):
+        for j in range(n):
+            cells[i][j] = await add(i, j)
+            cells[i][j] += 1
+    return cells
+
+
+@case((3,))
+async def dict_changes(n: int) -> list[Any]:
+    data = {"a": 1, "b": 2, "c": 3}
+    gone = data.pop("a")
+    data.update({"d": n}, e=5)
+    missing = data.pop("zzz", None)
+    await double(1)
+    del data["b"]
+    kept = data.setdefault("f", 6)
+    return [data, gone, missing, kept]
+
+
+@case((3,))
+async def set_changes(n: int) -> list[int]:
+    seen = set()
+    for x in [1, 2, 1]:
+        seen.add(await add(x))
+    seen.discard(9)
+    seen.update([n, 50])
+    return sorted(seen)
+
+
+@case((3,))
+async def sort_in_place(n: int) -> list[Any]:
+    rows = await echo([3, 1, 2])
+    rows.sort()
+    words = ["bb", "a"]
+    words.sort(key=len, reverse=True)
+    words.sort(key=lambda w: w)
+    return [rows, words]
+
+
+@case((3,))
+async def augmented_texts_and_numbers(n: int) -> list[Any]:
+    text, total, ratio, pairs = "a", 1, 1.5, (1,)
+    other = total
+    for i in range(n):
+        text += str(await add(i))
+        total *= 2
+        ratio -= 0.5
+        pairs += (i,)
+    return [text, total, ratio, pairs, other]
+
+
+@case((2,))
+async def copies_are_independent(n: int) -> list[Any]:
+    a = await numbers(n)
+    b = list(a)
+    c = a[:]
+    d = a.copy()
+    b.append(1)
+    c.append(2)
+    d.append(3)
+    await double(1)
+    return [a, b, c, d]
+
+
+@case((2,))
+async def rebinding_is_not_changing(n: int) -> list[Any]:
+    a = await numbers(n)
+    b = a
+    a = a + [5]
+    await double(1)
+    return [a, b]
+
+
+@case((2,))
+async def change_before_sharing(n: int) -> list[Any]:
+    a = [1]
+    a.append(n)
+    b = a
+    await double(1)
+    return [a, b]
+
+
+@case((2,))
+async def fresh_list_in_each_pass(n: int) -> list[Any]:
+    rows = []
+    for i in range(n):
+        row: list[int] = []
+        row.append(await add(i))
+        rows.append(row)
+    return rows
+
+
+@case((3,))
+async def changed_in_one_branch(n: int) -> list[int]:
+    rows = [1]
+    if n > 2:
+        rows.append(await add(n))
+    else:
+        rows[0] = 5
+    await double(1)
+    return rows
+
+
+@case((5,))
+async def item_assignment_fails(n: int) -> str:
+    pairs = (1, 2)
+    try:
+        pairs[0] = n
+    except TypeError as e:
+        return str(e)
+    return "never"
+
+
+@case((1,))
+async def change_in_handler(n: int) -> list[str]:
+    log: list[str] = []
+    for i in range(3):
+        try:
+            log.append("try")
+            if i == n:
+                raise ValueError(str(i))
+        except ValueError as e:
+            log.append(str(e))
+            await double(i)
+        finally:
+            log.append("end")
+    return log
+
+
+@case((3,))
+async def elements_are_shared_but_not_changed(n: int) -> list[Any]:
+    items = [[1], [2]]
+    kept = []
+    for item in items:
+        kept.append(item)
+        await double(1)
+    return [kept, items]
