@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -65,6 +64,7 @@ class Reader:
     def __init__(self, url: str) -> None:
         self._url = url
         self._postgres: Any = None
+        self._sqlite: sqlite3.Connection | None = None
 
     async def __aenter__(self) -> Self:
         if self._url.startswith("postgres"):
@@ -76,6 +76,8 @@ class Reader:
     ) -> None:
         if self._postgres is not None:
             await self._postgres.close()
+        if self._sqlite is not None:
+            self._sqlite.close()
 
     async def till(self, key: str) -> Books | None:
         """One till; None if it was given nothing yet."""
@@ -92,9 +94,10 @@ class Reader:
     async def _fetch(self, sql: str, *args: Any) -> list[Row]:
         if self._postgres is not None:
             return [dict(row) for row in await self._postgres.fetch(sql, *args)]
-        with closing(sqlite3.connect(self._url.removeprefix("sqlite:///"))) as db:
-            db.row_factory = sqlite3.Row
-            return [dict(row) for row in db.execute(sql.replace("$1", "?"), args)]
+        if self._sqlite is None:  # not before somebody has made the file
+            self._sqlite = sqlite3.connect(self._url.removeprefix("sqlite:///"), isolation_level=None)
+            self._sqlite.row_factory = sqlite3.Row
+        return [dict(row) for row in self._sqlite.execute(sql.replace("$1", "?"), args)]
 
 
 # --- the fold ------------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_an_input_can_be_left_in_the_inbox_and_is_counted_there(shop: OrderShell
         ("orders:Order", '{"order_id": "1"}', 2, 'add "type", one of Create, Pay, Ship, PaymentTimeout'),
         ("orders:Order", '{"type": "Create"}', 2, "missing required field `order_id`"),
         ("orders:Order", '{"type": "Create", "order_id": 1}', 2, "Expected `str`, got `int` - at `$.order_id`"),
-        ("orders:Order", '{"type": "Create", "order_id": "1", "cent": 5}', 2, "Create of order has no field 'cent'"),
+        ("orders:Order", '{"type": "Create", "order_id": "1", "cent": 5}', 2, "input Create of Order has no field 'cent'"),
         ("orders:Order", '{"type": "Create", order_id: 1}', 2, 'line 1, column 20: {"type": "Create", >>>order_id'),
         ("orders:Order", '{"type": "Create", "cents": NaN}', 2, "NaN is Python's, not JSON's"),
         ("orders:Order", '["Create"]', 2, "the input is a list, and not an object"),

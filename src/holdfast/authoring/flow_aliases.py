@@ -94,7 +94,7 @@ def with_owners(building: Building, control: Control, nodes: dict[str, FlowNode]
     walked = _walked(nodes)
     made = dict(nodes)
     for change in changes:
-        blame = _seen_by(control, change, links) or _walked_over(nodes, change, walked)
+        blame = _seen_by(control, change, links, elements) or _walked_over(nodes, change, walked)
         if blame is None:
             if change.soft:
                 made[change.node] = _owning(made[change.node])
@@ -138,23 +138,25 @@ def _owning(node: FlowNode) -> FlowNode:
     return msgspec.structs.replace(node, expression=(*expression[:3], change))
 
 
-def _seen_by(control: Control, change: _Change, links: list[_Link]) -> str | None:
+def _seen_by(
+    control: Control, change: _Change, links: list[_Link], elements: Mapping[str, Shares]
+) -> str | None:
     for link in links:
         if link.variable != change.variable or link.depth > change.level:
             continue
-        if _reaches(control, link.node, change):
+        if _reaches(control, link.node, change, elements):
             if link.other == change.variable or link.other.startswith("$"):
                 return f"something else that holds a part of `{_shown(change.variable)}`"
             return f"`{_shown(link.other)}`"
     return None
 
 
-def _reaches(control: Control, start: str, change: _Change) -> bool:
+def _reaches(control: Control, start: str, change: _Change, elements: Mapping[str, Shares]) -> bool:
     """Whether control can go from the link to the change while the variable keeps its object."""
     rebinding = {
         node.id
         for node in control.nodes.values()
-        if change.variable in node.assigns and not _keeps_object(node, change.variable)
+        if change.variable in node.assigns and not _keeps_object(node, change.variable, elements)
     }
     seen: set[str] = set()
     waiting = [step.target for step in control.steps[start]]
@@ -174,13 +176,14 @@ def _reaches(control: Control, start: str, change: _Change) -> bool:
     return False
 
 
-def _keeps_object(node: FlowNode, variable: str) -> bool:
+def _keeps_object(node: FlowNode, variable: str, elements: Mapping[str, Shares]) -> bool:
+    """Whether the variable may still hold a part of what it held before: `a = a`, `a = a or b`, `a += b`."""
     expression = node.expression
-    if expression is None:
+    if expression is None or node.is_frontier:
         return False
-    if expression[0] == "augment":
-        return True
-    return bool(expression[0] in ("mutated", "mutated_with") and expression[1] == variable)
+    if expression[0] in ("mutated", "mutated_with"):
+        return bool(expression[1] == variable)
+    return any(name == variable for name, _, _ in _shares(expression, {}, elements))
 
 
 # --- lists that are walked while they change ---------------------------------------------------------------------

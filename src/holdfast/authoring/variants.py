@@ -193,6 +193,12 @@ class Variants:
             raise UsageError(
                 f"{self.decider} has no {self.role} {name!r:.80}", hint=known_names(str(name), self.by_name)
             )
+        for field in given:  # a misspelt one would be left out without a word
+            if field != TAG_FIELD and variant.fields is not None and field not in variant.fields:
+                raise UsageError(
+                    f"{self._where(variant.name)} has no field {field!r:.80}",
+                    hint=known_names(str(field), variant.fields) if variant.fields else "it has no fields",
+                )
         try:
             return variant.from_plain(dict(given))
         except Exception as trouble:

@@ -48,7 +48,6 @@ def execute(options: Options, target: str, words: str, command_id: str | None, e
     decider = decider_class(target)
     given = read_input(sys.stdin.read() if words == STDIN else words)
     # Before the database is opened: a wrong input must not create one.
-    _check_fields(decider, given)
     bound_decider(decider).route_mapping(given)
     _execute(options, decider, given, command_id, enqueue)
 
@@ -79,22 +78,6 @@ def read_input(text: str) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is Python's, not JSON's")
-
-
-def _check_fields(decider: type[Decider[Any, Any, Any, Any]], given: Mapping[str, Any]) -> None:
-    """A field that the type does not have is a typing error: it would be left out without a word."""
-    from holdfast.core.graph import known_names
-
-    variant = decider.__decider__.types.inputs.by_name.get(str(given.get("type")))
-    if variant is None or variant.fields is None:
-        return
-    for name in given:
-        if name != "type" and name not in variant.fields:
-            raise Failure(
-                f"{variant.name} of {decider.__decider__.name} has no field {name!r}",
-                hint=known_names(name, sorted(variant.fields)) if variant.fields else "it has no fields",
-                code=USAGE,
-            )
 
 
 @asynchronous
