@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
+from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
 from holdfast.core import failpoints
 from holdfast.core.codec import ErrorRecord, decode_error, decode_stored_result, unlabelled
@@ -186,7 +187,7 @@ class Handle(Generic[R]):
         found = self._engine.definitions.thing(row.workflow)
         if row.result is None or (isinstance(found, type) and issubclass(found, Dag)):
             return None
-        if isinstance(found, Action | Workflow):
+        if isinstance(found, Action | Workflow | Flow):
             return decode_stored_result(found.call, self._engine.codecs, row.result)
         result = unlabelled(row.result)
         return self._engine.codecs.decode(result.data, where=f"the result of {row.workflow}", codec=result.codec)

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
+from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
 from holdfast.core.codec import DEFAULT_CODECS, Codecs, Encoded, decode_error, unlabelled
 from holdfast.core.errors import HoldfastError, UsageError
@@ -122,7 +123,7 @@ def _workflow_name(workflow: object) -> str | None:
         return None
     if isinstance(workflow, str):
         return checked_text(workflow, "workflow")
-    if isinstance(workflow, Action | Workflow):
+    if isinstance(workflow, Action | Workflow | Flow):
         return workflow.name
     if isinstance(workflow, type) and issubclass(workflow, Dag):
         return workflow.__holdfast__.name

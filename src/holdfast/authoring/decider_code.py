@@ -174,9 +174,8 @@ class BoundDecider:
         events = []
         for event in decision.events:
             variant = self._member(self._events, event, given)
-            written = self._new_event(event, variant)
-            events.append(written)
-            decoded = self._events.read_back(written.data, variant, self._codecs)
+            data, decoded = self._events.written(event, variant, self._codecs, self._limit)
+            events.append(self._new_event(data, variant))
             state = self._folded(self._decider.evolve(state, decoded), variant.name)
         return Decided(
             events=tuple(events),
@@ -186,10 +185,10 @@ class BoundDecider:
             timers=tuple(self._new_timer(timer, given, now) for timer in decision.timers),
         )
 
-    def _new_event(self, event: object, variant: Variant) -> NewEvent:
+    def _new_event(self, data: bytes, variant: Variant) -> NewEvent:
         return NewEvent(
             type=variant.name,
-            data=self._events.write(event, variant, self._codecs, self._limit),
+            data=data,
             codec=self._codecs.default.tag,
             version=self.definition.upcasters.current(variant.name),
         )
@@ -202,7 +201,7 @@ class BoundDecider:
                 f"{event!r:.80}, a {type(event).__name__}, is no event of {self.name} (known: {self._events.names})",
                 hint="give an instance of one of these",
             )
-        return self._new_event(event, variant)
+        return self._new_event(self._events.write(event, variant, self._codecs, self._limit), variant)
 
     def decode_event(self, event: NewEvent) -> Any:
         """An event that a decision recorded, as it will read."""
@@ -286,8 +285,7 @@ class BoundDecider:
     def route(self, value: object) -> RoutedInput:
         """An input on its way in; UsageError if it is none of this decider's, PayloadRefused if it cannot be stored."""
         variant = self._input(value, f"{self.name} was given")
-        data = self._inputs.write(value, variant, self._codecs, self._limit)
-        decoded = self._inputs.read_back(data, variant, self._codecs)
+        data, decoded = self._inputs.written(value, variant, self._codecs, self._limit)
         return RoutedInput(
             key=self.key_of(decoded),
             type=variant.name,

@@ -138,9 +138,7 @@ def _owning(node: FlowNode) -> FlowNode:
     return msgspec.structs.replace(node, expression=(*expression[:3], change))
 
 
-def _seen_by(
-    control: Control, change: _Change, links: list[_Link], elements: Mapping[str, Shares]
-) -> str | None:
+def _seen_by(control: Control, change: _Change, links: list[_Link], elements: Mapping[str, Shares]) -> str | None:
     for link in links:
         if link.variable != change.variable or link.depth > change.level:
             continue

@@ -62,6 +62,13 @@ def compile_await(stage: Stage, node: ast.Await, target: str | None) -> str:
         return result
     made = _without_effects_in_arguments(stage, call)
     inlined = _as_flow(found)
+    if _is_itself(stage, call.func) or (inlined is not None and inlined in stage.callers):
+        stage.refuse(
+            node,
+            "a flow that calls itself",
+            "its graph would have no end",
+            "use a loop, or make it a @hf.workflow, which may call itself as a child",
+        )
     if inlined is not None:
         _inline(stage, node, made, inlined, result)
         return result
@@ -76,6 +83,11 @@ def compile_await(stage: Stage, node: ast.Await, target: str | None) -> str:
         target=result,
     )
     return result
+
+
+def _is_itself(stage: Stage, node: ast.expr) -> bool:
+    """Whether this is the function's own name, which means something else, or nothing, while it is being compiled."""
+    return isinstance(node, ast.Name) and node.id == stage.source.name and node.id not in stage.source.local_names
 
 
 def _without_effects_in_arguments(stage: Stage, call: ast.Call) -> ast.Call:

@@ -252,14 +252,14 @@ def _lambda(stage: Stage, node: Any, bound: Bound) -> Expression:
 def _await(stage: Stage, node: Any, bound: Bound) -> Expression:
     stage.refuse(
         node,
-        "`await` here",
+        "`await` in this place",
         "this part of an expression may run never or many times",
         "await in a line of its own and use the result",
     )
 
 
 def _starred(stage: Stage, node: Any, bound: Bound) -> Expression:
-    stage.refuse(node, "`*` here", "it is no value", "use it in a call or in a list")
+    stage.refuse(node, "`*` in this place", "it is no value", "use it in a call or in a list")
 
 
 def compile_pattern(stage: Stage, target: ast.expr, *, local: bool = False) -> Any:

@@ -244,7 +244,9 @@ def jump(stage: Stage, kind: Jump, node: ast.AST) -> None:
 def _raise(stage: Stage, node: ast.Raise) -> None:
     if node.exc is None:
         if stage.place.handled is None:
-            stage.refuse(node, "a bare `raise` here", "there is no failure to raise again", "raise an exception")
+            stage.refuse(
+                node, "a bare `raise` outside of `except`", "there is no failure to raise again", "raise an exception"
+            )
         failure: Expression = ("var", stage.place.handled)
         cause: Expression | None = None
     else:

@@ -11,7 +11,7 @@ import dataclasses
 import datetime
 import decimal
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast, get_origin
 
@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.authoring.type_parameters import members_of_union
 from holdfast.core.codec import JSON, Codecs
+from holdfast.core.codec_faithful import record_difference
 from holdfast.core.codec_hooks import decode_hook, encode_hook, is_pydantic_model
 from holdfast.core.codec_shape import TAG_FIELD, Shape, display, shape_of
 from holdfast.core.errors import PayloadRefused, UsageError
@@ -30,6 +31,7 @@ __all__ = ["Variant", "Variants"]
 _LEFT_TO_THE_CODEC: Final = (
     bytes, bytearray, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, uuid.UUID, decimal.Decimal,
 )  # fmt: skip
+_JSON_START: Final = msgspec.json.encode({TAG_FIELD: ""})[:-2]
 _RECORDS: Final = "a dataclass, a msgspec.Struct or a pydantic model"
 
 
@@ -83,7 +85,7 @@ class Variant:
 class Variants:
     """All classes of one role in one decider. `role` is "event", "input" or "effect"."""
 
-    __slots__ = ("_by_class", "_prefixes", "_shapes", "by_name", "decider", "role")
+    __slots__ = ("_by_class", "_by_tag", "_prefixes", "_shapes", "_spliced", "by_name", "decider", "role")
 
     def __init__(self, decider: str, role: str, annotation: object) -> None:
         self.decider = decider
@@ -101,6 +103,9 @@ class Variants:
             self.by_name[variant.name] = variant
             self._by_class[variant.kind] = variant
         self._prefixes = {name: msgspec.json.encode({TAG_FIELD: name})[:-1] for name in self.by_name}
+        written = {name: prefix[len(_JSON_START) : -1] for name, prefix in self._prefixes.items()}
+        self._by_tag = {tag: name for name, tag in written.items() if b"\\" not in tag}
+        self._spliced: dict[str, Callable[[object], object] | None] = {}
 
     def __bool__(self) -> bool:
         return bool(self.by_name)
@@ -126,14 +131,40 @@ class Variants:
 
     def write(self, value: object, variant: Variant, codecs: Codecs, limit: int) -> bytes:
         """The value as stored; PayloadRefused unless it comes back equal."""
-        return codecs.write(value, self._shape(variant), self._where(variant.name), limit)
+        return self.written(value, variant, codecs, limit)[0]
 
-    def read_back(self, data: bytes, variant: Variant, codecs: Codecs) -> Any:
-        """A value that was just written, as its readers will see it."""
-        return codecs.read(data, self._shape(variant), self._where(variant.name))
+    def written(self, value: object, variant: Variant, codecs: Codecs, limit: int) -> tuple[bytes, Any]:
+        """The same, with the value as its readers will see it."""
+        shape = self._shapes.get(variant.name) or self._shape(variant)
+        if codecs.default is JSON and (plain := self._plain_of(variant)) is not None:
+            # Most values by far: what JSON makes of the record, with its name in front. Whatever is wrong with one is
+            # found out again below, where the message is made.
+            try:
+                body = JSON.encode(plain(value))
+                data = self._prefixes[variant.name] + (b"," + body[1:] if len(body) > 2 else b"}")
+                back = JSON.decode(data, shape.wire)
+                if len(data) <= limit and record_difference(value, back) is None:
+                    return data, back
+            except Exception:  # noqa: S110
+                pass
+        data = codecs.write(value, shape, self._where(variant.name), limit)
+        return data, codecs.read(data, shape, self._where(variant.name))
+
+    def _plain_of(self, variant: Variant) -> Callable[[object], object] | None:
+        """How a record is made ready for JSON if its name can simply be put in front of what that writes."""
+        name = variant.name
+        if name not in self._spliced:
+            plain = not variant.tags_itself and _ignores_unknown_fields(variant.kind)
+            self._spliced[name] = shape_of(variant.annotation, name).to_plain if plain else None
+        return self._spliced[name]
 
     def read(self, data: bytes, codecs: Codecs, codec: str, where: str | None = None, hint: str | None = None) -> Any:
         """A stored value; PayloadRefused names `where` and what is missing or unknown (I37). `hint` is for fields."""
+        if codec == JSON.tag and (told := self._told_by(data)) is not None:
+            try:
+                return self.read_quickly(told, data, codecs, codec)
+            except Exception:  # noqa: S110 - read again below, where the message is made
+                pass
         name = self.tag(data, codecs, codec, where)
         try:
             return codecs.read(data, self._shape(self.by_name[name]), where or self._where(name), codec)
@@ -164,6 +195,13 @@ class Variants:
         if name not in self.by_name:
             raise self._unknown(name, who)
         return name
+
+    def _told_by(self, data: bytes) -> str | None:
+        """The name at the beginning of JSON as it is written here; None for any other form."""
+        if not data.startswith(_JSON_START):
+            return None
+        start = len(_JSON_START)
+        return self._by_tag.get(data[start : data.find(b'"', start)])
 
     def from_plain(self, plain: dict[str, Any], where: str, hint: str) -> Any:
         """A value whose stored form was changed after it was read; PayloadRefused as for `read`."""

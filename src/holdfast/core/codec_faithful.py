@@ -142,10 +142,19 @@ def difference(given: object, back: object, depth: int = 0) -> Fault | None:
         )
     if isinstance(back, decimal.Decimal):
         return None if given == back and back.is_finite() else _not_finite(given)
+    names = _field_names(cast("Hashable", kind))
+    if names is not None:
+        return _fields_difference(given, back, names, depth)
     parts = record_parts(back)
     if parts is not None:
         return _record_difference(given, parts, depth)
     return None if given == back else _became(given, back)
+
+
+def record_difference(given: object, back: object) -> Fault | None:
+    """`difference` for an instance of a class of records and what is known to be of the same class."""
+    names = _field_names(cast("Hashable", type(back)))
+    return difference(given, back) if names is None else _fields_difference(given, back, names, 0)
 
 
 def _may_become(given: object, back: object) -> bool:
@@ -208,6 +217,18 @@ def _set_difference(given: set[object], back: set[object], depth: int) -> Fault 
                 "annotate the elements with their own type, or use a list",
             )
     return None if len(given) == len(back) else Fault("would lose elements", "use a list")
+
+
+def _fields_difference(given: object, back: object, names: tuple[str, ...], depth: int) -> Fault | None:
+    if depth >= MAX_NESTING:
+        return Fault(_TOO_DEEP, _FLATTEN)
+    for name in names:
+        item, item_back = getattr(given, name, _MISSING), getattr(back, name, _MISSING)
+        if item is not item_back:
+            fault = difference(item, item_back, depth + 1)
+            if fault is not None:
+                return fault.inside(f".{name}")
+    return None
 
 
 def _record_difference(given: object, parts_back: list[tuple[str, object]], depth: int) -> Fault | None:

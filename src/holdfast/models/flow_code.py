@@ -27,7 +27,7 @@ class FlowNotLoaded(HoldfastError):
 
     default_hint = "this is caught by whoever completes a node"
 
-    def __init__(self, workflow: str, signature: str) -> None:
+    def __init__(self, workflow: str, signature: str = "") -> None:
         super().__init__(f"version {signature[:12]} of flow {workflow} is read first")
         self.workflow = workflow
         self.signature = signature

@@ -1,0 +1,118 @@
+"""Typical mistakes, one flow each. `mistakes.txt` has the message that each of them must get."""
+# ruff: noqa: F821, F841
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import Any
+
+from tests.flows.actions import Order, add, double, make_order
+
+SETTINGS = {"limit": 3}
+
+
+def helper(x: int) -> int:
+    return x + 1
+
+
+async def coroutine(x: int) -> int:
+    return x + 1
+
+
+async def forgot_await(n: int) -> Any:
+    total = add(n)
+    return total
+
+
+async def calls_a_plain_function(n: int) -> int:
+    m = await add(n)
+    return helper(m)
+
+
+async def awaits_a_plain_coroutine(n: int) -> int:
+    return await coroutine(n)
+
+
+async def asks_for_the_time(n: int) -> str:
+    await add(n)
+    return datetime.datetime.now().isoformat()
+
+
+async def uses_a_global_dict(n: int) -> bool:
+    return await add(n) > SETTINGS["limit"]
+
+
+async def gathers_a_variable(n: int) -> list[int]:
+    calls = [add(i) for i in range(n)]
+    return await asyncio.gather(*calls)
+
+
+async def uses_a_task_group(n: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(add(n))
+
+
+async def changes_a_shared_list(n: int) -> list[int]:
+    rows = [n]
+    backup = rows
+    rows.append(await add(n))
+    return backup
+
+
+async def changes_the_list_it_walks(items: list[int]) -> None:
+    for item in items:
+        items.append(await double(item))
+
+
+async def assigns_to_a_field(n: int) -> Order:
+    order = await make_order(n)
+    order.id = "new"
+    return order
+
+
+async def prints(n: int) -> None:
+    print(await add(n))
+
+
+async def opens_a_file(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+async def calls_itself(n: int) -> int:
+    return 0 if n == 0 else await calls_itself(n - 1)
+
+
+async def gives_too_many_arguments(n: int) -> int:
+    return await add(n, 2, 3)
+
+
+async def misspells_a_name(n: int) -> int:
+    return await dubble(n)
+
+
+async def keeps_the_failure_too_long(n: int) -> str:
+    try:
+        await add(n)
+    except ValueError as error:
+        pass
+    return str(error)
+
+
+async def keeps_a_view(data: dict[str, int]) -> list[str]:
+    keys = data.keys()
+    await add(1)
+    return list(keys)
+
+
+async def has_a_mutable_default(n: int, rows: list[int] = []) -> list[int]:  # noqa: B006
+    return [*rows, await add(n)]
+
+
+async def overrides_a_policy(n: int) -> int:
+    return await add.options(timeout=5)(n)
+
+
+async def awaits_in_a_generator(items: list[int]) -> int:
+    return sum(await add(x) for x in items)

@@ -1,0 +1,117 @@
+"""I24: what can't be compiled is refused when decorating, with its place, the reason and an alternative."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from holdfast.authoring.flow_refusals import SYNTAX
+from holdfast.authoring.flows import flow
+from holdfast.authoring.registry import Registry
+from holdfast.core.errors import FlowNotSupported
+from tests.flows import mistakes
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "mistakes.txt"
+
+
+def told() -> dict[str, str]:
+    """Every mistake with its message; the folder is left out, since a clone may be anywhere."""
+    messages: dict[str, str] = {}
+    for name, function in vars(mistakes).items():
+        if not inspect.iscoroutinefunction(function) or function.__module__ != mistakes.__name__ or name == "coroutine":
+            continue
+        with pytest.raises(FlowNotSupported) as refused:
+            flow(registry=Registry())(function)
+        messages[name] = str(refused.value).replace(str(HERE) + "/", "")
+    return messages
+
+
+def test_i24_typical_mistakes_get_the_messages_in_the_repository() -> None:
+    messages = told()
+    assert len(messages) >= 10
+    text = "\n\n".join(messages.values()) + "\n"
+    assert text == GOLDEN.read_text(encoding="utf-8"), "mistakes.txt differs; if the new messages are better, keep them"
+
+
+def test_i24_every_message_has_file_line_caret_reason_and_fix() -> None:
+    for name, message in told().items():
+        lines = message.splitlines()
+        function = getattr(mistakes, name)
+        first = function.__code__.co_firstlineno
+        length = len(inspect.getsource(function).splitlines())
+        assert lines[0].startswith(f"flow {name} can't be compiled: ")
+        file, _, line = lines[1].strip().rpartition(", line ")
+        assert file == 'File "mistakes.py"'
+        assert first <= int(line) < first + length
+        assert set(lines[3].strip()) == {"^"}
+        source = inspect.getsource(mistakes).splitlines()[int(line) - 1].strip()
+        assert lines[2].strip() == source
+        assert ". Fix: " in message
+
+
+def test_i24_the_table_decides_about_every_class_of_the_syntax_tree() -> None:
+    """A new Python with new syntax fails here, not in somebody's flow."""
+    classes = {name for name, thing in vars(ast).items() if isinstance(thing, type) and issubclass(thing, ast.AST)}
+    undecided = {name for name in classes if not name.startswith("_")} - SYNTAX.keys()
+    assert not undecided, f"supported or refused? {sorted(undecided)}"
+
+
+SNIPPETS = {
+    "FunctionDef": "def inner(): pass",
+    "AsyncFunctionDef": "async def inner(): pass",
+    "ClassDef": "class Inner: pass",
+    "AsyncFor": "async for x in n: pass",
+    "With": "with n: pass",
+    "AsyncWith": "async with n: pass",
+    "Match": "match n:\n        case 1: pass",
+    "TryStar": "try: pass\n    except* ValueError: pass",
+    "Import": "import os",
+    "ImportFrom": "from os import path",
+    "Global": "global n2",
+    "NamedExpr": "(m := n)",
+    "MatMult": "n @ n",
+    "Nonlocal": "nonlocal outer_name",
+}
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_i24_refused_syntax_is_refused_wherever_it_stands(name: str) -> None:
+    from tests.flows.programs import function_of
+
+    text = f"async def program(n):\n    if n:\n        pass\n    {SNIPPETS[name]}\n"
+    if name == "Nonlocal":
+        text = "def around():\n    outer_name = 1\n" + "".join(f"    {line}\n" for line in text.splitlines())
+        text += "    return program\nprogram = around()\n"
+    with pytest.raises(FlowNotSupported, match="is not supported here"):
+        flow(registry=Registry())(function_of(text))
+
+
+def test_i24_yield_is_refused() -> None:
+    from holdfast.core.errors import UsageError
+
+    async def generator(n: int):  # type: ignore[no-untyped-def]
+        yield n
+
+    with pytest.raises(UsageError, match="generator"):
+        flow(registry=Registry())(generator)
+
+
+def test_i24_a_function_without_source_is_refused() -> None:
+    names: dict[str, object] = {}
+    exec("async def nowhere(): pass", names)  # noqa: S102
+    with pytest.raises(FlowNotSupported, match="source of flow nowhere can't be read"):
+        flow(registry=Registry())(names["nowhere"])  # type: ignore[arg-type]
+
+
+def test_i24_a_plain_def_is_refused() -> None:
+    from holdfast.core.errors import UsageError
+
+    def plain(n: int) -> int:
+        return n
+
+    with pytest.raises(UsageError, match="plain def"):
+        flow(registry=Registry())(plain)  # type: ignore[arg-type]
