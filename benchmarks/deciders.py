@@ -120,7 +120,7 @@ async def balances(events: list[hf.Recorded[AccountEvent]], tx: hf.Tx) -> None:
             added[recorded.workflow_id] = added.get(recorded.workflow_id, 0) + recorded.event.cents
     for account, cents in added.items():
         await tx.execute(
-            f"INSERT INTO balances VALUES ('{account}', {cents}) "  # noqa: S608 - the dialects count parameters apart
+            f"INSERT INTO balances VALUES ('{account}', {cents}) "
             "ON CONFLICT (account) DO UPDATE SET cents = balances.cents + excluded.cents"
         )
 
@@ -334,6 +334,4 @@ async def measure_projection(url: str, *, events: int = 50_000) -> Cost:
 
 
 def _reached(position: int) -> Callable[[Commit], bool]:
-    return lambda commit: any(
-        run.model == "projection" and run.base >= position for run in commit.changes.rows(RUNS)
-    )
+    return lambda commit: any(run.model == "projection" and run.base >= position for run in commit.changes.rows(RUNS))

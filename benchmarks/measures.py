@@ -1,4 +1,4 @@
-"""The list of what is measured, with the targets that the project has set itself (issues 1, 3 and 4)."""
+"""The list of what is measured, with the targets that the project has set itself (issues 1, 3, 4 and 5)."""
 
 from __future__ import annotations
 
@@ -94,6 +94,58 @@ W7_RESTART = Measure(
 )
 W7_MEMORY = Measure(
     name="W7", what="memory of the process that went on", unit="MB", targets={POSTGRES: 70.0, SQLITE: 70.0}
+)
+EXECUTE_ALONE = Measure(name="deciders", what="execute, one caller", unit="ms", limit="one_commit")
+EXECUTE_TO_COMMIT = Measure(
+    name="deciders", what="execute, one caller, to one bare commit", unit="x", targets={POSTGRES: 2.0, SQLITE: 2.0}
+)
+EXECUTE_CPU = Measure(name="deciders", what="execute, one caller, processor", unit="ms")
+EXECUTE = Measure(
+    name="deciders",
+    what="execute, 64 callers",
+    unit="inputs/s",
+    more_is_better=True,
+    limit="batched",
+    targets={POSTGRES: 5000, SQLITE: 8000},
+)
+EXECUTE_64_CPU = Measure(name="deciders", what="execute, 64 callers, processor", unit="ms")
+EXECUTE_FRESH = Measure(
+    name="deciders",
+    what="execute, 64 callers, new instances",
+    unit="inputs/s",
+    more_is_better=True,
+    limit="batched",
+)
+EFFECTS = Measure(
+    name="deciders",
+    what="effects, input to settled follow-up",
+    unit="effects/s",
+    more_is_better=True,
+    limit="batched",
+    targets={POSTGRES: 5000, SQLITE: 5000},
+)
+EFFECTS_CPU = Measure(name="deciders", what="effects, processor", unit="ms")
+ENQUEUE = Measure(
+    name="deciders", what="enqueue_input, 64 callers", unit="inputs/s", more_is_better=True, limit="batched"
+)
+DRAIN = Measure(name="deciders", what="inboxes drained", unit="inputs/s", more_is_better=True, limit="batched")
+LONG_STREAM = Measure(
+    name="deciders", what="execute, long stream to short one", unit="x", targets={POSTGRES: 1.3, SQLITE: 1.3}
+)
+LONG_REBUILT = Measure(
+    name="deciders", what="the same, after its snapshot was rebuilt", unit="x", targets={POSTGRES: 1.3, SQLITE: 1.3}
+)
+LONG_FIRST = Measure(
+    name="deciders", what="the same, first input of a process", unit="x", targets={POSTGRES: 1.3, SQLITE: 1.3}
+)
+REBUILD = Measure(name="deciders", what="a long stream folded anew", unit="s")
+PROJECTION = Measure(
+    name="deciders",
+    what="a projection that catches up",
+    unit="events/s",
+    more_is_better=True,
+    limit="batched",
+    targets={POSTGRES: 20_000, SQLITE: 20_000},
 )
 CROWD_START = Measure(
     name="crowd", what="a new worker beside waiting runs", unit="s", targets={POSTGRES: 1.0, SQLITE: 1.0}

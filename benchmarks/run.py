@@ -23,6 +23,14 @@ from pathlib import Path
 from benchmarks import measures as m
 from benchmarks.crowd import measure_crowd
 from benchmarks.databases import Databases
+from benchmarks.deciders import (
+    measure_effects,
+    measure_execute,
+    measure_execute_alone,
+    measure_inbox,
+    measure_long,
+    measure_projection,
+)
 from benchmarks.fan_out import measure_w3
 from benchmarks.figures import Figure, Measure
 from benchmarks.functions import measure_w1_function, measure_w2_functions, measure_w7_function
@@ -34,7 +42,7 @@ from benchmarks.table import rendered
 from benchmarks.throughput import measure_w1, measure_w2, measure_w7
 from benchmarks.waiting import measure_w5, measure_w6, measure_weight
 
-WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W9", "crowd")
+WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W9", "crowd", "deciders")
 LIMITS = {"one_commit": m.ONE_COMMIT, "batched": m.BATCHED}
 
 
@@ -50,6 +58,8 @@ class Sizes:
     w7_short: int
     w7_long: int
     crowd: int
+    inputs: int
+    stream: int
 
 
 FULL = Sizes(
@@ -61,6 +71,8 @@ FULL = Sizes(
     w7_short=1000,
     w7_long=10_000,
     crowd=100_000,
+    inputs=8000,
+    stream=100_000,
 )
 QUICK = Sizes(
     commits=200,
@@ -71,13 +83,16 @@ QUICK = Sizes(
     w7_short=200,
     w7_long=2000,
     crowd=5000,
+    inputs=1000,
+    stream=10_000,
 )
 
 
 def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Iterator[tuple[Measure, float]]:
     """One sample of every measure on one store."""
     url = databases.fresh_url
-    yield m.ONE_COMMIT, asyncio.run(one_commit_ms(url(), sizes.commits))
+    commit_ms = asyncio.run(one_commit_ms(url(), sizes.commits))
+    yield m.ONE_COMMIT, commit_ms
     yield m.BATCHED, asyncio.run(batched_steps_per_second(url(), sizes.batches))
     if "W1" in chosen:
         for measure, cpu, measured_by in (
@@ -129,12 +144,39 @@ def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Itera
         yield m.CROWD_MEMORY, crowd.megabytes
         yield m.CROWD_EVENT, crowd.event_ms
         yield m.CROWD_WEIGHT, measure_weight(url())
+    if "deciders" in chosen:
+        yield from measure_deciders(url, commit_ms, sizes)
     if "W9" in chosen:
         yield m.W9_IMPORT, import_ms(databases.store)
         seconds, megabytes = first_result(url())
         yield m.W9_FIRST, seconds
         yield m.W9_MEMORY, megabytes
         yield m.W9_PYTHON, bare_python_seconds()
+
+
+def measure_deciders(url: Callable[[], str], commit_ms: float, sizes: Sizes) -> Iterator[tuple[Measure, float]]:
+    """What an input of a decider costs, and what follows from it."""
+    alone = asyncio.run(measure_execute_alone(url()))
+    commit_ms_now = asyncio.run(one_commit_ms(url(), sizes.commits))
+    yield m.EXECUTE_ALONE, alone.wall_ms
+    yield m.EXECUTE_TO_COMMIT, alone.wall_ms / ((commit_ms + commit_ms_now) / 2)
+    yield m.EXECUTE_CPU, alone.cpu_ms
+    known, fresh = asyncio.run(measure_execute(url(), inputs=sizes.inputs))
+    yield m.EXECUTE, known.steps_per_second
+    yield m.EXECUTE_64_CPU, known.cpu_ms
+    yield m.EXECUTE_FRESH, fresh.steps_per_second
+    effects = asyncio.run(measure_effects(url(), inputs=sizes.inputs // 2))
+    yield m.EFFECTS, effects.steps_per_second
+    yield m.EFFECTS_CPU, effects.cpu_ms
+    queued, drained = asyncio.run(measure_inbox(url(), inputs=sizes.inputs))
+    yield m.ENQUEUE, queued.steps_per_second
+    yield m.DRAIN, drained.steps_per_second
+    grown = asyncio.run(measure_long(url(), long=sizes.stream))
+    yield m.LONG_STREAM, grown.remembered
+    yield m.LONG_REBUILT, grown.rebuilt
+    yield m.LONG_FIRST, grown.from_snapshot
+    yield m.REBUILD, grown.rebuild_seconds
+    yield m.PROJECTION, asyncio.run(measure_projection(url(), events=sizes.stream // 2)).steps_per_second
 
 
 def figures_of(store: str, samples: dict[Measure, list[float]]) -> list[Figure]:

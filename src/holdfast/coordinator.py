@@ -416,10 +416,10 @@ class Coordinator:
         self, batch: list[Submitted], aside: set[str], spent: Spent
     ) -> tuple[View, Changes, set[str]]:
         async with self.store.transaction() as tx:
-            return await self.decide_in(tx, batch, aside, spent)
+            return await self.decide_in(tx, batch, aside, spent, self.cache)
 
     async def decide_in(
-        self, tx: Transaction, batch: list[Submitted], aside: set[str], spent: Spent
+        self, tx: Transaction, batch: list[Submitted], aside: set[str], spent: Spent, cache: RowCache
     ) -> tuple[View, Changes, set[str]]:
         """Lock, load, decide and write inside a transaction that the caller commits.
 
@@ -437,7 +437,7 @@ class Coordinator:
             if failpoints.armed:
                 await failpoints.reach("load.after_topics")
         for run in runs:
-            self.cache.drop(run)  # what another process wrote is visible only from here on
+            cache.drop(run)  # what another process wrote is visible only from here on
         await tx.lock_runs(sorted(runs))
         if failpoints.armed:
             await failpoints.reach("load.after_locks")
@@ -451,7 +451,7 @@ class Coordinator:
                     await failpoints.reach("load.after_rows")
             loaded = monotonic()
             spent.load += loaded - since
-            view = View(self.cache, now=tx.now, optimistic=False)
+            view = View(cache, now=tx.now, optimistic=False)
             for need, rows in supplied:
                 view.supply(need, rows)
             # Every missing row of the whole batch is collected before the next load: rounds, not trips.
@@ -486,14 +486,15 @@ class Coordinator:
     async def apply_in(self, tx: Transaction, operation: Operation) -> tuple[Any, Callable[[], None]]:
         """Apply one operation inside a transaction that the caller commits: its result, and what to call then.
 
-        For transactional actions and for `tx=`: a private batch of one, with the run locked last.
+        For transactional actions and for `tx=`: a private batch of one, with the run locked last. It may read what the
+        transaction wrote before, which is not committed and perhaps never will be: nobody else may remember that (K4).
         """
         item = Submitted(operation, asyncio.get_running_loop().create_future(), 0)
         aside: set[str] = set()
         spent = Spent()
         started = self._clock.monotonic()
         while True:
-            view, changes, again = await self.decide_in(tx, [item], aside, spent)
+            view, changes, again = await self.decide_in(tx, [item], aside, spent, RowCache())
             if not again:
                 break
             aside |= again

@@ -85,7 +85,6 @@ ON_POSTGRES: dict[str, tuple[tuple[Any, ...], set[str]]] = {
     "lapsed_workers": (("worker-1",), {"work_leased"}),
     "dead": ((BATCH,), {"work_dead"}),
     "prunable": ((1000, BATCH), {"runs_ended"}),
-    "next_due": ((["default"],), {"work_delayed"}),
     "promote": ((["default"],), {"work_delayed"}),
     "ready_before": ((1000, BATCH), {"work_claimable"}),
     "get_runs": (([run_id(FIRST_OPEN)],), {"runs_pkey"}),

@@ -208,7 +208,9 @@ async def test_a_projection_takes_no_slot_of_its_worker(stage: Stage) -> None:
             await book.add(engine, "a", 1)
             await engine.settle(timeout=SECONDS)
             assert len(worker.projections.owned) == 3
-            assert worker.free == 1
+            for _ in range(3):  # what is leased to a worker that does not run it is taken for lost on the way here
+                await worker._compare_with_store()
+            assert (worker.free, worker.running) == (1, [])
             assert await engine.run(double, 4, timeout=SECONDS) == 8
             assert len(await book.rows.read(engine)) == 3
 
@@ -257,8 +259,11 @@ async def test_i6_an_owner_that_dies_while_there_is_nothing_to_do_is_no_culprit(
         assert [row[2] for row in await book.rows.read(engine)] == [1, 2]
 
 
-async def test_k11_events_of_another_process_come_at_once_and_polls_would_find_them(shared_stage: Stage) -> None:
+async def test_k11_events_of_another_process_are_announced(
+    shared_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One whole minute between polls: what comes, comes by an announcement."""
+    monkeypatch.setattr("holdfast.runtime.projection_runner.SHORTEST_LOOK_SECONDS", 60.0)
     book = Book(shared_stage.kind)
     async with (
         shared_stage.engine(book.registry, work=False) as writer,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 import holdfast as hf
-from tests.deciders.oracle import IDLE_US, NO_COMMAND
+from tests.deciders.oracle import IDLE_US, NO_COMMAND, Tally
 
 IDLE = timedelta(microseconds=IDLE_US)
 registry = hf.Registry()
@@ -117,9 +117,7 @@ on_effect: list[Callable[[TillEffect, hf.EffectContext], Awaitable[None]]] = []
 """Called by the handler before it answers."""
 
 
-class Till(
-    hf.Decider[TillState, TillInput, TillEvent, TillEffect], name="till", registry=registry, snapshot_every=4
-):
+class Till(hf.Decider[TillState, TillInput, TillEvent, TillEffect], name="till", registry=registry, snapshot_every=4):
     def workflow_id(self, input: TillInput) -> str:
         return input.till
 
@@ -168,6 +166,54 @@ class Till(
         for call in on_effect:
             await call(effect, ctx)
         return Printed(ctx.workflow_id, effect.id) if isinstance(effect, Print) else None
+
+
+# --- the life of one till -------------------------------------------------------------------------------------------
+
+FREE = (f"{NO_COMMAND}b", f"{NO_COMMAND}d")
+"""The inputs of the script without a command id: who never heard what became of them cannot ask again."""
+QUEUED = ("c", FREE[1])
+"""The inputs of the script that go through the inbox."""
+
+
+def first_act(till: str) -> list[TillInput]:
+    """After this everything is waited for: receipts, checks and both rests."""
+    queued = [Withdraw(till, QUEUED[0], 1_000), Withdraw(till, QUEUED[1], 30)]
+    return [Deposit(till, "a", 100), Deposit(till, FREE[0], 50), *queued]
+
+
+def last_act(till: str) -> list[TillInput]:
+    """A timer is set and cancelled, and there is an effect whose answer comes after the end."""
+    return [Deposit(till, "e", 5), Close(till, "z")]
+
+
+class Book:
+    """What the clients of one till know: which inputs they gave, and which of those were acknowledged."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.begun: list[str] = []
+        self.acknowledged: list[str] = []
+
+    def may_give(self, input: TillInput) -> bool:
+        """Whether to give it, or to give it again, as a client does who has a command id."""
+        return input.id not in self.acknowledged and (input.id not in self.begun or input.id not in FREE)
+
+    def judge(self, tally: Tally) -> None:
+        """G1, I12: what was acknowledged is there, nothing is there twice, nothing came from nowhere."""
+        accepted = tally.client_ids() + tally.queued
+        assert set(self.acknowledged) <= set(accepted), f"{self.key}: acknowledged and lost"
+        assert set(accepted) <= set(self.begun), f"{self.key}: accepted, and nobody gave it"
+        assert len(accepted) == len(set(accepted)), f"{self.key}: twice: {accepted}"
+        queued = [id for id in accepted if id in QUEUED]
+        arrived = [id for id in QUEUED if id in queued]
+        assert queued == arrived, f"{self.key}: not in the order of arrival: {queued}"
+
+    def judge_finished(self, tally: Tally) -> None:
+        """All of the script was accepted, but for what nobody could ask for again."""
+        self.judge(tally)
+        every = {input.id for input in first_act("") + last_act("")}
+        assert every - set(FREE) <= set(tally.client_ids()) <= every
 
 
 def command_of(input: Any) -> str | None:

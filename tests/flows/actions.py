@@ -150,3 +150,8 @@ def total_of(receipts: list[Receipt]) -> int:
 @pure
 def risky(x: int) -> float:
     return 10 / x
+
+
+@pure
+def same(value: Any) -> Any:
+    return value

@@ -239,6 +239,17 @@ async def variable_of_an_earlier_pass(n: int) -> list[Any]:
     return out
 
 
+@case((4,))
+async def variable_of_an_earlier_pass_read_after_an_action(n: int) -> list[Any]:
+    out: list[Any] = []
+    for i in range(n):
+        await double(i)
+        if i > 0:
+            out.append(earlier)  # noqa: F821
+        earlier = i * 2
+    return out
+
+
 @case((0,), (2,))
 async def loop_variable_afterwards(n: int) -> int:
     for i in range(n):

@@ -90,7 +90,10 @@ def with_owners(building: Building, control: Control, nodes: dict[str, FlowNode]
     if not changes:
         return nodes
     elements = _elements(nodes)
-    links = [link for node in nodes.values() for link in _links(node, elements)]
+    links: dict[str, list[_Link]] = {}
+    for node in nodes.values():
+        for link in _links(node, elements):
+            links.setdefault(link.variable, []).append(link)
     walked = _walked(nodes)
     made = dict(nodes)
     for change in changes:
@@ -138,40 +141,36 @@ def _owning(node: FlowNode) -> FlowNode:
     return msgspec.structs.replace(node, expression=(*expression[:3], change))
 
 
-def _seen_by(control: Control, change: _Change, links: list[_Link], elements: Mapping[str, Shares]) -> str | None:
-    for link in links:
-        if link.variable != change.variable or link.depth > change.level:
-            continue
-        if _reaches(control, link.node, change, elements):
-            if link.other == change.variable or link.other.startswith("$"):
+def _seen_by(
+    control: Control, change: _Change, links: Mapping[str, list[_Link]], elements: Mapping[str, Shares]
+) -> str | None:
+    near = [link for link in links.get(change.variable, ()) if link.depth <= change.level]
+    if not near:
+        return None
+    holding = _holding(control, change, elements)
+    for link in near:
+        if link.node in holding:
+            if link.other == change.variable or link.other[0] in "$*":
                 return f"something else that holds a part of `{_shown(change.variable)}`"
             return f"`{_shown(link.other)}`"
     return None
 
 
-def _reaches(control: Control, start: str, change: _Change, elements: Mapping[str, Shares]) -> bool:
-    """Whether control can go from the link to the change while the variable keeps its object."""
-    rebinding = {
-        node.id
-        for node in control.nodes.values()
-        if change.variable in node.assigns and not _keeps_object(node, change.variable, elements)
-    }
-    seen: set[str] = set()
-    waiting = [step.target for step in control.steps[start]]
+def _holding(control: Control, change: _Change, elements: Mapping[str, Shares]) -> set[str]:
+    """The nodes from which control can go to the change while the variable keeps its object."""
+    found: set[str] = set()
+    passed: set[str] = set()
+    waiting = [change.node]
     while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if name == change.node:
-            return True
-        if name not in rebinding:
-            waiting += [step.target for step in control.steps[name]]
-        else:
-            # It may raise before it assigns.
-            on_error = control.nodes[name].on_error
-            waiting += [] if on_error is None else [on_error]
-    return False
+        for name, failing in control.before.get(waiting.pop(), ()):
+            found.add(name)
+            node = control.nodes[name]
+            rebinds = change.variable in node.assigns and not _keeps_object(node, change.variable, elements)
+            # A node that fails has assigned nothing.
+            if name not in passed and (failing or not rebinds):
+                passed.add(name)
+                waiting.append(name)
+    return found
 
 
 def _keeps_object(node: FlowNode, variable: str, elements: Mapping[str, Shares]) -> bool:

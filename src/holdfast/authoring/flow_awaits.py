@@ -112,7 +112,15 @@ def remote_call(stage: Stage, call: ast.Call, bound: Bound) -> Remote:
         _check_call(stage, call, found, shown)
         if found is asyncio.sleep and len(call.args) + len(call.keywords) != 1:
             stage.refuse(call, "a sleep with a result", "a timer has none", "give it a number of seconds only")
-        return Remote("timer", _SLEEPS[id(found)], "sleep", ("arguments", *compile_arguments(stage, call, bound)))
+        if any(each.arg in ("until", None) for each in call.keywords):
+            stage.refuse(
+                call, "a sleep until an instant", "a flow's code has no clock", "give it a span, such as minutes=5"
+            )
+        name = _SLEEPS[id(found)]
+        args, keywords = compile_arguments(stage, call, bound)
+        if found is asyncio.sleep and keywords:
+            args, keywords = (keywords[0][2],), ()
+        return Remote("timer", name, "sleep", ("arguments", (("call", name, args, keywords),), ()))
     _refuse_await(stage, call, found, shown)
 
 

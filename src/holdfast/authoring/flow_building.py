@@ -136,11 +136,10 @@ class Stage:
         """The same function at another place."""
         return replace(self, place=replace(self.place, **changes))
 
-    def emit(self, kind: Kind, label: str, node: ast.AST, **fields: Any) -> str:
+    def emit(self, kind: Kind, name: str, node: ast.AST, **fields: Any) -> str:
         """Make a node, reached by all loose ends; its own end is then the loose one."""
         building = self.building
-        name = building.unique(self.prefix + label)
-        made = self.make(name, kind, node, **fields)
+        made = self.make(building.unique(self.prefix + name), kind, node, **fields)
         building.connect(building.take_ends(), made)
         building.ends = [End(made)]
         return made

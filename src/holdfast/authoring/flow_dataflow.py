@@ -29,6 +29,7 @@ class Step(NamedTuple):
     """What is assigned on the way: by leaving normally, or by the handler that takes the failure."""
     forgets: frozenset[str]
     back: str | None
+    failing: bool = False
 
 
 @dataclass(slots=True)
@@ -37,6 +38,9 @@ class Control:
 
     nodes: Mapping[str, FlowNode]
     steps: dict[str, list[Step]] = field(default_factory=dict)
+    before: dict[str, list[tuple[str, bool]]] = field(default_factory=dict)
+    """For every node those that control may come from, and whether by failing."""
+    _reads: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, nodes: Mapping[str, FlowNode], edges: Iterable[OrderEdge], parameters: frozenset[str]) -> Control:
@@ -53,17 +57,21 @@ class Control:
             if node.on_error is not None:
                 catches = nodes[node.on_error].catches
                 assigned = frozenset({catches}) if catches is not None else frozenset()
-                control.steps[node.id].append(Step(node.on_error, assigned, frozenset(), None))
+                control.steps[node.id].append(Step(node.on_error, assigned, frozenset(), None, failing=True))
+        for name, steps in control.steps.items():
+            for step in steps:
+                control.before.setdefault(step.target, []).append((name, step.failing))
         return control
 
     def reads(self, node: FlowNode) -> frozenset[str]:
         """What is read when a node is reached. A fork computes the arguments of its branches."""
-        if node.barrier is not None:
-            return frozenset()
-        read = node.reads
-        for branch in node.fork or ():
-            read |= self.nodes[branch].reads
-        return read
+        found = self._reads.get(node.id)
+        if found is None:
+            found = frozenset() if node.barrier is not None else node.reads
+            for branch in node.fork or ():
+                found |= self.nodes[branch].reads
+            self._reads[node.id] = found
+        return found
 
 
 def without_unreachable(building: Building) -> tuple[dict[str, FlowNode], list[OrderEdge]]:

@@ -74,7 +74,7 @@ def _name(stage: Stage, node: Any, bound: Bound) -> Expression:
     if named is not None:
         return named
     variable = stage.variable(node.id)
-    if node.id in _exception_names(stage) and variable == stage.prefix + node.id:
+    if node.id in stage.source.exception_names and variable == stage.prefix + node.id:
         stage.refuse(
             node,
             f"`{node.id}` outside of its `except`",
@@ -82,14 +82,6 @@ def _name(stage: Stage, node: Any, bound: Bound) -> Expression:
             f"assign what you need of it to another name: `message = str({node.id})`",
         )
     return ("var", variable)
-
-
-def _exception_names(stage: Stage) -> frozenset[str]:
-    return frozenset(
-        handler.name
-        for handler in ast.walk(stage.source.tree)
-        if isinstance(handler, ast.ExceptHandler) and handler.name is not None
-    )
 
 
 def _attribute(stage: Stage, node: Any, bound: Bound) -> Expression:

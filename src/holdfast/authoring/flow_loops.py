@@ -20,7 +20,7 @@ def compile_while(stage: Stage, node: ast.While) -> None:
     from holdfast.authoring.flow_effects import has_effect, value_of
 
     building = stage.building
-    loop = building.unique(f"{stage.prefix}while")
+    loop = building.unique("loop")
     inside = stage.at(loops=(*stage.place.loops, loop))
     otherwise: list[End] = []
     if isinstance(node.test, ast.Constant) and node.test.value:
@@ -49,7 +49,7 @@ def compile_for(stage: Stage, node: ast.For) -> None:
     walked = compile_iterable(stage, without_effects(stage, node.iter))
     stage.assign(items, ("call", "list", (walked,), ()), node.iter, "items")
     building.sequences.add(items)
-    loop = building.unique(f"{stage.prefix}for")
+    loop = building.unique("loop")
     inside = stage.at(loops=(*stage.place.loops, loop))
     head = inside.emit("conditional", "for", node, expression=("more", items))
     building.ends = [End(head, "then")]

@@ -9,7 +9,7 @@ import inspect
 import textwrap
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.core.errors import FlowNotSupported
@@ -31,7 +31,9 @@ class FlowSource:
     first_line: int
     indent: int
     namespace: Mapping[str, Any]
-    local_names: frozenset[str] = field(default_factory=frozenset)
+    local_names: frozenset[str] = frozenset()
+    exception_names: frozenset[str] = frozenset()
+    """Names of `except … as name`, which Python forgets at the end of the block."""
 
     def line_of(self, node: ast.AST) -> int:
         """The line in the file."""
@@ -85,6 +87,11 @@ def read_source(function: Callable[..., Any]) -> FlowSource:
         indent=indent,
         namespace=_namespace(function),
         local_names=_local_names(definition),
+        exception_names=frozenset(
+            handler.name
+            for handler in ast.walk(definition)
+            if isinstance(handler, ast.ExceptHandler) and handler.name is not None
+        ),
     )
 
 

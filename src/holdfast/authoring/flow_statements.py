@@ -103,8 +103,7 @@ def _assign_to(stage: Stage, target: ast.expr, value: Expression, node: ast.stmt
 
 def refuse_exception_name(stage: Stage, target: ast.Name) -> None:
     """Refuse a variable whose name is also that of a failure: Python forgets it at the end of the `except`."""
-    names = (each.name for each in ast.walk(stage.source.tree) if isinstance(each, ast.ExceptHandler))
-    if target.id in names:
+    if target.id in stage.source.exception_names:
         stage.refuse(
             target,
             f"`{target.id}` as a variable and as the name of a failure",

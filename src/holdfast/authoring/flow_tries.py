@@ -123,5 +123,5 @@ def _inside(stage: Stage, handler: ast.ExceptHandler, failure: str) -> Stage:
 
 
 def _raise_again(stage: Stage, node: ast.Try, failure: str) -> None:
-    stage.emit("expression", "raise_again", node, expression=("raise", ("var", failure), None))
+    stage.emit("expression", "raise_again", node, label="raise again", expression=("raise", ("var", failure), None))
     stage.building.ends = []

@@ -27,11 +27,13 @@ the file is no new version.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import msgspec
 
+from holdfast.core import flow_drawing
 from holdfast.core.errors import FlowNotSupported, UnknownNode
 from holdfast.core.flow_expression_reading import check_expression, free_variables, pattern_names
 from holdfast.core.flow_expressions import Expression
@@ -136,6 +138,15 @@ class FlowParameter(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.default is None
 
 
+class _Inbox(msgspec.Struct, frozen=True, array_like=True):
+    """All data edges to one variable of one target; sources are positions in the list of nodes, since they are many."""
+
+    target: str
+    variable: str
+    depth: int
+    sources: tuple[int, ...]
+
+
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     name: str
@@ -143,7 +154,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     parameters: tuple[FlowParameter, ...]
     nodes: tuple[FlowNode, ...]
     order: tuple[OrderEdge, ...]
-    data: tuple[DataEdge, ...]
+    data: tuple[_Inbox, ...]
     sequences: tuple[str, ...]
     maybe_unbound: tuple[str, ...]
 
@@ -243,10 +254,26 @@ class FlowGraph:
                 for node in document.nodes
             ),
             document.order,
-            document.data,
+            tuple(sorted(_spread_out(document), key=lambda edge: (edge.source, edge.target, edge.variable))),
             frozenset(document.sequences),
             frozenset(document.maybe_unbound),
         )
+
+    def mermaid(self, states: Mapping[str, str] | None = None) -> str:
+        """The graph as a Mermaid flowchart; `states` maps node ids to a status to show and colour."""
+        return flow_drawing.mermaid(self, states or {})
+
+    def ascii(self, states: Mapping[str, str] | None = None) -> str:
+        """The graph as lines for a terminal, in the order of the source."""
+        return flow_drawing.ascii_lines(self, states)
+
+    def json(self) -> str:
+        """The graph as stored, as text."""
+        return self.to_json().decode()
+
+    def difference(self, later: FlowGraph) -> flow_drawing.FlowDifference:
+        """What a later version of the flow changes."""
+        return flow_drawing.difference(self, later)
 
     def _document(self, nodes: tuple[FlowNode, ...], signature: str) -> _Document:
         return _Document(
@@ -256,14 +283,27 @@ class FlowGraph:
             parameters=self.parameters,
             nodes=nodes,
             order=self.order,
-            data=self.data,
+            data=self._inboxes_to_store(),
             sequences=tuple(sorted(self.sequences)),
             maybe_unbound=tuple(sorted(self.maybe_unbound)),
         )
 
+    def _inboxes_to_store(self) -> tuple[_Inbox, ...]:
+        position = {node.id: number for number, node in enumerate(self.nodes)}
+        sources: dict[tuple[str, str, int], list[int]] = {}
+        for edge in self.data:
+            sources.setdefault((edge.target, edge.variable, edge.depth), []).append(position[edge.source])
+        return tuple(_Inbox(*key, tuple(sorted(found))) for key, found in sorted(sources.items()))
+
     def _signed(self) -> str:
         without_lines = tuple(msgspec.structs.replace(node, line=0) for node in self.nodes)
         return hashlib.sha256(_encode(self._document(without_lines, ""))).hexdigest()
+
+
+def _spread_out(document: _Document) -> Iterator[DataEdge]:
+    for inbox in document.data:
+        for source in inbox.sources:
+            yield DataEdge(document.nodes[source].id, inbox.target, inbox.variable, inbox.depth)
 
 
 def _tuples(value: Any) -> Any:

@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.codec_faithful import record_parts
-from holdfast.core.errors import FlowNotSupported
+from holdfast.core.errors import FlowNotSupported, UsageError
 from holdfast.core.flow_values import Raised
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
 # Far above what a workflow computes with, far below what would stall the process.
 LARGEST_POWER_BITS: Final = 100_000
 LONGEST_REPEAT: Final = 10_000_000
+LONGEST_SLEEP_SECONDS: Final = 36_525 * 86_400
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -132,6 +133,26 @@ _MATHS: Final = (
 )  # fmt: skip
 
 
+def _delay(delay: Any) -> float:
+    """Seconds for a timer, as asyncio.sleep takes them: what is not above 0 is no sleep."""
+    return 0.0 if delay <= 0 else float(delay)
+
+
+def _span(span: Any = None, /, **units: Any) -> float:
+    """Seconds for a timer, as hf.sleep takes them: a number, a timedelta, or named units."""
+    named = {unit: amount for unit, amount in units.items() if amount is not None}
+    if (span is None) == (not named):
+        raise UsageError("hf.sleep needs one time", hint="give seconds, a timedelta, or units such as minutes=5")
+    try:
+        total = datetime.timedelta(**named) if span is None else span
+        seconds = total.total_seconds() if isinstance(total, datetime.timedelta) else float(total)
+    except (TypeError, ValueError, OverflowError) as trouble:
+        raise UsageError(f"hf.sleep can't take this time: {trouble}", hint="give a number or a timedelta") from None
+    if not 0 <= seconds <= LONGEST_SLEEP_SECONDS:
+        raise UsageError(f"hf.sleep was given {seconds} seconds", hint="give a time from 0 to a century")
+    return seconds
+
+
 def _pow(base: Any, exponent: Any, modulus: Any = None) -> Any:
     return _power(base, exponent) if modulus is None else pow(base, exponent, modulus)
 
@@ -140,6 +161,8 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     **_BUILTINS,
     **{f"math.{name}": getattr(math, name) for name in _MATHS},
     "pow": _pow,
+    "asyncio.sleep": _delay,
+    "hf.sleep": _span,
     "dataclasses.replace": _replaced,
     "msgspec.structs.replace": msgspec.structs.replace,
 }

@@ -62,6 +62,8 @@ class Raised(msgspec.Struct, frozen=True, eq=False):
     def is_a(self, kind: type) -> bool:
         """Whether `except kind` catches it: by the names of its types, since it may come from another process."""
         wanted = qualified_name(kind)
+        if not self.record.bases and kind in (Exception, BaseException):
+            return True  # a record without its bases is that of a failure all the same
         return any(_same_type(wanted, name) for name in (self.record.qualified, *self.record.bases))
 
 

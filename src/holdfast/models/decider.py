@@ -93,9 +93,11 @@ class DeciderMachine:
             run, last = _cancel_timer(view, run, key, given.cause, last)
         for number, timer in enumerate(decided.timers):
             run = _set_timer(view, run, timer, f"{first}.{number}", handing)
-        if code.snapshot_every and run.base // code.snapshot_every > (first - 1) // code.snapshot_every:
+        kept = folded.kept
+        if code.snapshot_every and _is_due(run.base, first - 1, kept, code.snapshot_every):
             _keep_state(view, run, decided.state, code)
-        self.folding.note(run, last, Folded(decided.state, run.base, run.created, code.code))
+            kept = run.base
+        self.folding.note(run, last, Folded(decided.state, run.base, run.created, code.code, kept))
         if code.is_terminal(decided.state):  # I34: asked of the state after the new events
             _end(view, run)
         else:
@@ -183,8 +185,7 @@ class DeciderMachine:
         effects = [work for work in view.find(OpenWork(run.id)) if work.kind == EFFECT]
         if not effects:
             return run
-        # One that runs goes on; of the others none may start beside it.
-        chosen = min(effects, key=lambda work: (work.status != LEASED, max(work.due, view.now), _asked_in(work)))
+        chosen = _first_due(effects, view.now)
         for work in effects:
             if work.status == READY and work is not chosen:
                 view.put(WORK, replace(work, status=BLOCKED))
@@ -292,6 +293,15 @@ def _known(view: View, run: Run) -> Run:
     return view.run(run.id) or run
 
 
+def _first_due(effects: list[Work], now: int) -> Work:
+    """One that runs goes on; else the one that is due first, and of all that are due now the one asked for first."""
+    for work in effects:  # there may be very many behind it, and each input comes here
+        if work.status == LEASED:
+            return work
+    soonest = max(now, min([work.due for work in effects]))
+    return min([work for work in effects if work.due <= soonest], key=_asked_in)
+
+
 def _asked_in(work: Work) -> tuple[int, int]:
     sequence, _, number = work.node.removeprefix("effect/").partition(".")
     return int(sequence), int(number)
@@ -378,6 +388,11 @@ def timer_key(node: str) -> str | None:
     """The key of the timer at a node, or None for one without."""
     key = node.removeprefix("timer/")
     return key[1:] if key.startswith("##") else None if key.startswith("#") else key
+
+
+def _is_due(length: int, before: int, kept: int, every: int) -> bool:
+    """At every multiple that is passed; and at once where a snapshot is missing, so that nobody folds it all again."""
+    return length // every > before // every or length - kept >= 2 * every
 
 
 def _keep_state(view: View, run: Run, state: Any, code: DeciderCode) -> None:

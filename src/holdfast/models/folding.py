@@ -32,6 +32,7 @@ class Folded(msgspec.Struct, frozen=True):
     sequence: int
     created: int = 0  # when the run was created: a pruned one's successor has the same id
     code: str = ""
+    kept: int = 0  # the length at which the state was last kept in a snapshot, as far as this process knows
 
 
 class FoldFirst(HoldfastError):
@@ -86,7 +87,7 @@ class Folding:
         restored = None if snapshot is None else restore(snapshot.state, snapshot.codec, snapshot.code, code)
         if snapshot is None or restored is None or snapshot.sequence > run.base:
             return Folded(code.initial(), 0, run.created, code.code)
-        return Folded(restored[0], snapshot.sequence, run.created, code.code)
+        return Folded(restored[0], snapshot.sequence, run.created, code.code, snapshot.sequence)
 
     def note(self, run: Run, last: Fact, folded: Folded) -> None:
         """A decision has brought an instance here. It counts once it is committed."""

@@ -17,7 +17,8 @@ from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.engine")
 
-PAUSE_SECONDS = 0.005
+# Between two hints: short after a lone one, long while there is always more to tell.
+FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.001, 0.016
 WORK, ENDED, STREAM = "work", "ended", "stream"
 
 
@@ -44,13 +45,15 @@ class Announcer:
             self._sender = asyncio.get_running_loop().create_task(self._send(), name="holdfast-announcer")
 
     async def _send(self) -> None:
+        pause = FIRST_PAUSE_SECONDS
         while self._pending:
             channels, self._pending = frozenset(self._pending), set()
             try:
                 await self._store.announce(channels)
             except StoreError as error:
                 log.debug("an announcement was lost: %s", error)
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE_SECONDS)
 
     async def close(self) -> None:
         if self._sender is not None:

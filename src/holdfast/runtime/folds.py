@@ -60,5 +60,5 @@ async def _from_snapshot(store: Store, run: Run, code: DeciderCode) -> Folded | 
     for snapshot in snapshots:
         restored = restore(snapshot.state, snapshot.codec, snapshot.code, code)
         if restored is not None and snapshot.sequence <= run.base:
-            return Folded(restored[0], snapshot.sequence, run.created, code.code)
+            return Folded(restored[0], snapshot.sequence, run.created, code.code, snapshot.sequence)
     return None

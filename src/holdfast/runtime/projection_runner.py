@@ -33,6 +33,7 @@ log = logging.getLogger("holdfast.projections")
 
 # Between two looks at a stream that others may be writing to: short after news, longer with every look in vain.
 SHORTEST_LOOK_SECONDS = 0.002
+GATHER_SECONDS = 0.002  # a crowd of commits is one look
 HORIZON_LOOK_SECONDS = 10.0
 HELD_BACK_SECONDS = 10.0  # longer than this, somebody's open transaction is worth a warning
 WARN_AGAIN_SECONDS = 60.0
@@ -250,7 +251,7 @@ class ProjectionRunner:
             await either(self._look_now, min(pause, self._settings.poll_seconds))
             if self._look_now.is_set():
                 pause = SHORTEST_LOOK_SECONDS
-                await asyncio.sleep(SHORTEST_LOOK_SECONDS)  # a crowd of commits is one look
+                await asyncio.sleep(GATHER_SECONDS)
 
     async def _look_at_horizon(self) -> None:
         """I36: an open transaction that holds every projection back is reported."""

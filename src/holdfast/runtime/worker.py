@@ -37,6 +37,7 @@ from holdfast.runtime import telemetry as t
 from holdfast.runtime.attempt import Attempt, AttemptRunner, log_keys, named, release
 from holdfast.runtime.caretaker import Caretaker
 from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.delayed import Delayed
 from holdfast.runtime.function_calls import CallRunner
 from holdfast.runtime.function_driver import FunctionDriver
 from holdfast.runtime.lost_often import LostOften
@@ -117,7 +118,7 @@ class Worker:
         self._told_version = -1  # of the registry, as our row shows it to others
         self._last_beat = clock.monotonic()
         self._beating = asyncio.Lock()
-        self._next_due: int | None = None
+        self._delayed = Delayed(store, clock, settings.poll_seconds)
 
     def _make_runner(self) -> AttemptRunner:
         return AttemptRunner(
@@ -333,7 +334,7 @@ class Worker:
 
     async def _claim_once(self) -> int:
         await self._prove_life()
-        self._next_due = await self._store.promote(self.queues)
+        await self._delayed.let_in(self.queues)
         total = 0
         full = False
         for queue in self.queues:
@@ -379,9 +380,7 @@ class Worker:
 
     def _poll_seconds(self) -> float:
         poll = self._settings.poll_seconds * (0.8 + 0.4 * self._randomness.random())
-        if self._next_due is not None:
-            poll = min(poll, max(0.001, (self._next_due - self._store.now()) / 1e6))
-        return poll
+        return self._delayed.seconds_until(poll)
 
     def _on_commit(self, commit: Commit) -> None:
         """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""
@@ -394,7 +393,7 @@ class Worker:
                 if work.gate == 0:
                     if work.queue in self.queues:
                         self._wake.set()
-                elif self._next_due is None or work.due < self._next_due:
+                elif work.queue in self.queues and self._delayed.note(work):
                     self._wake.set()
             elif work.status == "cancelled" and work.worker == self.id:
                 self._ask_to_stop(self._running.get((work.run, work.node, work.attempt)))
@@ -585,6 +584,7 @@ class Worker:
     async def notice_time(self) -> None:
         """Somebody turned the clock by hand: keep the lease, and look for what has become due."""
         await self._beat()
+        self._delayed.forget()
         self.wake()
 
     async def look_after_others(self) -> None:

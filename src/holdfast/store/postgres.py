@@ -259,11 +259,7 @@ class PostgresStore:
         return handed
 
     async def promote(self, queues: Sequence[str]) -> int | None:
-        due: int | None = await self._statement("fetchval", "next_due", list(queues))
-        if due is None or due > self.now():
-            return due
-        await self._statement("execute", "promote", list(queues))
-        due = await self._statement("fetchval", "next_due", list(queues))
+        due: int | None = await self._statement("fetchval", "promote", list(queues))
         return due
 
     async def leased_to(self, worker: str) -> list[Work]:

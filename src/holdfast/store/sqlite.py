@@ -6,7 +6,8 @@ event loop while commits are quick and nobody else writes (a hand-over to a thre
 commit), and on one writer thread when the lock is taken or the disk is slow.
 
 `PRAGMA data_version`, read inside the transaction, changes when another connection has committed. If it
-has not changed, everything this process remembers is still true: that is the whole guard of a flush.
+has not changed, everything this process remembers is still true. If it has, the version of each run and the
+token of each item that a flush writes are its guard, as on PostgreSQL, and whatever else is remembered is forgotten.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from holdfast.store.contract import (
     WorkerRow,
     begun,
 )
+from holdfast.store.file_bell import FileBell
 from holdfast.store.sqlite_locks import FileLock, WorkerLocks
 from holdfast.store.sqlite_schema import check_database, is_current, migrate_database, translate
 from holdfast.store.sqlite_transaction import SqliteTransaction
@@ -88,6 +90,7 @@ class SqliteStore:
         self._sql = statements("sqlite")
         self._lock = FileLock(path.with_name(f"{path.name}-holdfast-lock"))
         self._worker_locks = WorkerLocks(path)
+        self._bell = FileBell(self._lock.path)
         self._mutex = asyncio.Lock()
         self._db: sqlite3.Connection | None = None
         self._inode = 0
@@ -154,6 +157,7 @@ class SqliteStore:
                 if locked:
                     self._lock.unlock()
         self._worker_locks.abandon()
+        self._bell.close()
         self._lock.close()
         self._inline.close()
         self._threaded.close()
@@ -234,17 +238,22 @@ class SqliteStore:
         return bool(changed)
 
     async def flush(self, changes: Changes) -> frozenset[str]:
-        def guarded(db: sqlite3.Connection) -> bool:
-            if self._others_wrote(db):
-                return False
+        foreign = False
+
+        def guarded(db: sqlite3.Connection) -> None:
+            nonlocal foreign
+            foreign = self._others_wrote(db)
+            if foreign and changes.deletes:
+                raise Conflict("another process wrote to the file")
             if changes.presumes_no_holds and db.execute("SELECT 1 FROM holds LIMIT 1").fetchone():
                 raise Conflict("something is held back")
             write_changes(db, self._sql, changes)
-            return True
 
-        if not await self._write(guarded):
-            self.on_foreign_write()
-            raise Conflict("another process wrote to the file")
+        try:
+            await self._write(guarded)
+        finally:
+            if foreign:  # before what was written is remembered
+                self.on_foreign_write()
         return frozenset()
 
     def transaction(self, *, user: bool = False) -> AbstractAsyncContextManager[Transaction]:
@@ -540,24 +549,33 @@ class SqliteStore:
         return await self._read(lambda db: sqlite_findings(db, self._sql))
 
     async def announce(self, channels: frozenset[str]) -> None:
-        """Nothing to do: other processes see the change of `data_version`."""
+        """What is new, other processes see by the change of `data_version`; the bell says when to look."""
+        self._bell.ring()
 
     async def listen(self, heard: Callable[[str], None]) -> None:
+        def look() -> bool:
+            """Whether another process has written; on to whoever wants to know."""
+            if self._db is None or self._mutex.locked():
+                return False
+            with suppress(sqlite3.Error):
+                version = self._db.execute("PRAGMA data_version").fetchone()[0]
+                if version != self._seen_version:
+                    self._seen_version = version
+                    heard("work")
+                    heard("ended")
+                    heard("stream")
+                    return True
+            return False
+
+        has_bell = self._bell.listen(look)
+
         async def watch() -> None:
             busy_until = 0.0
             while True:
-                busy = self._clock.monotonic() < busy_until
+                busy = not has_bell and self._clock.monotonic() < busy_until
                 await asyncio.sleep(BUSY_WATCH_SECONDS if busy else WATCH_SECONDS)
-                if self._mutex.locked() or self._db is None:
-                    continue
-                with suppress(sqlite3.Error):
-                    version = self._db.execute("PRAGMA data_version").fetchone()[0]
-                    if version != self._seen_version:
-                        self._seen_version = version
-                        busy_until = self._clock.monotonic() + BUSY_SECONDS
-                        heard("work")
-                        heard("ended")
-                        heard("stream")
+                if look():
+                    busy_until = self._clock.monotonic() + BUSY_SECONDS
 
         self._watcher = asyncio.get_running_loop().create_task(watch(), name="holdfast-sqlite-watch")
 

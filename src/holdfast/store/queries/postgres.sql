@@ -392,12 +392,14 @@ s AS (UPDATE runs r SET status = 'running', started = b.started FROM b WHERE r.i
 SELECT {work@u}, {runs@r} FROM u CROSS JOIN LATERAL (SELECT * FROM runs WHERE runs.id = u.run OFFSET 0) r
 
 -- name: promote
--- work_delayed; skips what is locked, the next poll takes it
-WITH d AS MATERIALIZED (SELECT ctid AS place FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
-    AND due <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint LIMIT 1000 FOR UPDATE SKIP LOCKED)
-UPDATE work w SET gate = 0 FROM d WHERE w.ctid = d.place
--- name: next_due
-SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
+-- work_delayed; skips what is locked, the next poll takes it. What is due next comes back: of those that were let in
+-- just now the rows are still as they were here, so only later ones count, unless there were too many for once.
+WITH n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now),
+d AS MATERIALIZED (SELECT ctid AS place FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
+    AND due <= (SELECT now FROM n) LIMIT 1000 FOR UPDATE SKIP LOCKED),
+u AS (UPDATE work w SET gate = 0 FROM d WHERE w.ctid = d.place)
+SELECT CASE WHEN (SELECT count(*) FROM d) = 1000 THEN (SELECT now FROM n) ELSE
+  (SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[]) AND due > (SELECT now FROM n)) END
 
 -- name: hold_worker_lock
 -- Held by the worker's own session: when the process dies, the server frees it.

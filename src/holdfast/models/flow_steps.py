@@ -1,0 +1,163 @@
+"""What goes into the plan of a completion and what comes out of it: frozen values, in the words of the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+from holdfast.core.codec_failure import ErrorRecord
+from holdfast.core.flow_addresses import FlowAddress
+from holdfast.core.flow_graph import Category
+
+__all__ = [
+    "LENGTH",
+    "Completion",
+    "CompletionPlan",
+    "FlowCall",
+    "FrontierNode",
+    "InboxRead",
+    "InboxReader",
+    "InboxWrite",
+    "InstanceCompletion",
+    "LogLine",
+    "ReadinessIncrement",
+    "Release",
+    "SubgraphAnalysis",
+]
+
+LENGTH: Final = -1
+"""The index of the inbox row that has the length of a loop's sequence; its chunks are 0, 1, …"""
+
+
+# --- what goes in ------------------------------------------------------------------------------------------------
+
+
+class InboxReader(Protocol):
+    """The inbox of the node that completed. May raise to say that a row must be loaded first."""
+
+    def read(self, target: str, variable: str, index: int | None) -> Any:
+        """The value at this address; KeyError if there is none. `index` is a chunk of a loop's sequence."""
+
+    def gathered(self, target: str, variable: str) -> list[Any]:
+        """The values that the elements of a branch wrote to a barrier, in index order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """A node has ended: with a value, or with a failure. A barrier ends with neither; its value is its inbox."""
+
+    node_id: str
+    delivery_token: Any = None
+    value: Any = None
+    failure: ErrorRecord | None = None
+
+
+# --- what comes out ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierNode:
+    """A node where the walk may stop. `required_count` is None for a spread's barrier until the spread is known."""
+
+    node_id: str
+    category: Category
+    required_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRead:
+    """A row that the completion may need: fetch them all at once."""
+
+    target: str
+    variable: str
+    is_sequence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubgraphAnalysis:
+    """What a completion can reach, whatever the values are."""
+
+    inline_nodes: tuple[str, ...]
+    frontier_nodes: tuple[FrontierNode, ...]
+    all_node_ids: frozenset[str]
+    inbox_reads: tuple[InboxRead, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InboxWrite:
+    """A value for the code after `target`. Replaces the row at (target, variable, index)."""
+
+    target: str
+    variable: str
+    value: Any
+    source: str
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCall:
+    """What a frontier node is enqueued with: an action's or child's arguments; a timer's only argument is seconds."""
+
+    name: str | None
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessIncrement:
+    """One predecessor more for a node. `required_count` None: the row exists, since its fork made it."""
+
+    node_id: str
+    category: Category
+    required_count: int | None
+    increment: int = 1
+    call: FlowCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceCompletion:
+    """How the run ends: completed with a result, or failed with an error at a node."""
+
+    status: Literal["completed", "failed"]
+    node_id: str
+    result: Any = None
+    failure: ErrorRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Rows that nobody will read again: of these nodes, all whose passes begin with `passes`."""
+
+    node_ids: tuple[str, ...]
+    passes: tuple[int, ...]
+
+    def covers(self, address: FlowAddress) -> bool:
+        """Whether the rows of this address go."""
+        return address.node in self.node_ids and address.passes[: len(self.passes)] == self.passes
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A call of a logger, to be made when the plan has been committed."""
+
+    logger: str
+    level: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionPlan:
+    """Everything that one completion changes."""
+
+    completed_node_id: str
+    delivery_token: Any
+    success: bool
+    result: Any
+    inbox_writes: tuple[InboxWrite, ...] = ()
+    readiness_increments: tuple[ReadinessIncrement, ...] = ()
+    instance_completion: InstanceCompletion | None = None
+    released: tuple[Release, ...] = ()
+    log_lines: tuple[LogLine, ...] = ()

@@ -1,0 +1,339 @@
+"""The walk from a completed node to the frontier: computes inline nodes, follows edges, notes what was assigned.
+
+It is the scope of the expressions on its way. Everything it finds out is in the plan that it ends with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.core.codec_failure import ErrorRecord
+from holdfast.core.errors import FlowNotSupported, NoProgress, RunError
+from holdfast.core.flow_addresses import FlowAddress
+from holdfast.core.flow_expressions import Environment, FlowRaised, bind_pattern, evaluate
+from holdfast.core.flow_graph import CHUNK, FlowGraph, FlowNode, OrderEdge, expression_of
+from holdfast.core.flow_values import UNBOUND, Raised, raised
+from holdfast.models.flow_steps import (
+    LENGTH,
+    CompletionPlan,
+    FlowCall,
+    InboxReader,
+    InboxWrite,
+    InstanceCompletion,
+    LogLine,
+    ReadinessIncrement,
+    Release,
+)
+
+__all__ = ["NoInbox", "Walk"]
+
+
+class NoInbox:
+    """Of a run that begins: nothing was stored yet."""
+
+    def read(self, target: str, variable: str, index: int | None) -> Any:
+        raise KeyError(variable)
+
+    def gathered(self, target: str, variable: str) -> list[Any]:
+        raise KeyError(variable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fresh:
+    """A value assigned in this walk: by which node, in which pass."""
+
+    value: Any
+    source: str
+    loops: tuple[str, ...]
+    passes: tuple[int, ...]
+
+
+class _Outside(BaseException):
+    """An error of the inbox on its way out, past everything that catches exceptions of the workflow."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Stop(Exception):
+    """The walk has reached the frontier, or an end."""
+
+
+class Walk:
+    """One walk from a completed node to the frontier. Is the scope of the expressions on its way."""
+
+    def __init__(
+        self, graph: FlowGraph, start: FlowAddress, inbox: InboxReader, environment: Environment, max_passes: int
+    ) -> None:
+        self.environment = environment
+        self._graph = graph
+        self._start = start
+        self._inbox = inbox
+        self._max_passes = max_passes
+        self._inline_passes = 0
+        self._fresh: dict[str, _Fresh] = {}
+        self._stored: dict[tuple[str, int | None], Any] = {}
+        self._passes = start.passes
+        self._at = graph.node(start.node)
+        self._arrivals: list[ReadinessIncrement] = []
+        self._stopped_at: FlowNode | None = None
+        self._end: InstanceCompletion | None = None
+        self._log: list[LogLine] = []
+
+    # --- the scope of expressions
+
+    def get(self, name: str) -> Any:
+        fresh = self._fresh.get(name)  # this completion's own values come before stored ones (I19)
+        value = self._read(name, None) if fresh is None else fresh.value
+        if value is UNBOUND:
+            shown = name.rpartition("/")[2]  # a variable of an inlined flow has the flow's name in front
+            raise UnboundLocalError(f"cannot access local variable {shown!r} where it is not associated with a value")
+        return value
+
+    def element(self, name: str) -> Any:
+        index = self._passes[-1]
+        fresh = self._fresh.get(name)
+        return fresh.value[index] if fresh is not None else self._read(name, index // CHUNK)[index % CHUNK]
+
+    def has_element(self, name: str) -> bool:
+        fresh = self._fresh.get(name)
+        length: int = len(fresh.value) if fresh is not None else self._read(name, LENGTH)
+        return self._passes[-1] < length
+
+    def log(self, logger: str, level: str, args: list[Any], kwargs: dict[str, Any]) -> None:
+        self._log.append(LogLine(logger, level, tuple(args), kwargs, self._at.line))
+
+    def _read(self, name: str, index: int | None) -> Any:
+        key = (name, index)
+        if key not in self._stored:
+            self._stored[key] = self._look_up(name, index)
+        return self._stored[key]
+
+    def _look_up(self, name: str, index: int | None) -> Any:
+        depth = self._graph.inbox_of(self._start.node).get(name)
+        if depth is not None:
+            target = str(FlowAddress(self._start.node, self._start.passes[:depth]))
+            try:
+                return self._inbox.read(target, name, index)
+            except KeyError:
+                pass
+            except Exception as trouble:
+                raise _Outside(trouble) from None
+        if name in self._graph.maybe_unbound:
+            return UNBOUND
+        raise RunError(
+            f"flow {self._graph.name} needs {name!r} at line {self._at.line}, and the inbox of {self._start} has none",
+            hint="a row is missing: compare the run's rows with `holdfast explain RUN`",
+        )
+
+    # --- moving
+
+    def assign(self, source: str, name: str, value: Any) -> None:
+        """Note a value under the node that made it."""
+        loops = self._graph.node(source).loops
+        self._fresh[name] = _Fresh(value, source, loops, self._passes)
+
+    def bind(self, node: FlowNode, value: Any) -> None:
+        """Assign a node's value to its target; a pattern that does not fit raises at that node."""
+        if node.target is None:
+            return
+        names: dict[str, Any] = {}
+        bind_pattern(node.target, value, names)
+        for name, item in names.items():
+            self.assign(node.id, name, item)
+
+    def go_on(self, node: FlowNode, failure: Raised | None = None) -> None:
+        """Go on after this node, or after its failure at the nearest handler, until the walk stops."""
+        try:
+            if failure is None:
+                self._go(self._edge(node, ""))
+            else:
+                self._to_handler(node, failure)
+            while True:
+                self._step()
+        except _Stop:
+            pass
+        except _Outside as trouble:
+            raise trouble.error from None
+
+    def _edge(self, node: FlowNode, when: str) -> OrderEdge:
+        for edge in self._graph.leaving(node.id):
+            if edge.when == when:
+                return edge
+        raise NoProgress(
+            f"flow {self._graph.name} can't leave node {node.id} of line {node.line}: no edge {when or 'onward'!r}",
+            hint="the stored graph is incomplete: compile the flow again and start a new run",
+        )
+
+    def _go(self, edge: OrderEdge) -> None:
+        target = self._graph.node(edge.target)
+        if edge.back is not None:
+            level = target.loops.index(edge.back)
+            self._passes = (*self._passes[:level], self._passes[level] + 1)
+            self._count_pass(target)
+        self._enter(target)
+
+    def _enter(self, target: FlowNode) -> None:
+        """Keep the passes of loops that both nodes are in; a loop that is entered begins with pass 0."""
+        shared = 0
+        for one, other in zip(self._at.loops, target.loops, strict=False):
+            if one != other:
+                break
+            shared += 1
+        kept = self._passes[:shared]
+        self._passes = kept + (0,) * (len(target.loops) - len(kept))
+        self._at = target
+
+    def _count_pass(self, target: FlowNode) -> None:
+        self._inline_passes += 1
+        if self._inline_passes > self._max_passes:
+            raise NoProgress(
+                f"the loop at line {target.line} of flow {self._graph.name} ran {self._max_passes:,} passes without an "
+                "action",
+                hint="let an action do the computing, or await one in the loop",
+            )
+
+    def _step(self) -> None:
+        node = self._at
+        try:
+            self._reach(node)
+        except _Stop:
+            raise
+        except FlowRaised as error:
+            self._to_handler(node, error.failure)
+        except (FlowNotSupported, RunError) as error:
+            # Not an exception of the workflow: plain Python would not have raised it, so no handler may see it.
+            failure = raised(error, self._place(node)).record
+            self._end = InstanceCompletion("failed", str(FlowAddress(node.id, self._passes)), failure=failure)
+            raise _Stop from None
+        except Exception as error:
+            self._to_handler(node, raised(error, self._place(node)))
+
+    def _reach(self, node: FlowNode) -> None:
+        if node.fork is not None:
+            self._start_branches(node, node.fork)
+        if node.is_frontier:
+            self._arrive(node)
+        value = evaluate(expression_of(node), self)
+        if node.kind == "conditional":
+            self._go(self._edge(node, "then" if value else "else"))
+            return
+        self.bind(node, value)
+        self._go(self._edge(node, ""))
+
+    def _to_handler(self, node: FlowNode, failure: Raised) -> None:
+        if not failure.record.traceback:
+            failure = _placed(failure, self._place(node))
+        if node.on_error is None:
+            self._end = InstanceCompletion("failed", str(FlowAddress(node.id, self._passes)), failure=failure.record)
+            raise _Stop
+        handler = self._graph.node(node.on_error)
+        self._enter(handler)
+        if handler.catches is not None:
+            self.assign(handler.id, handler.catches, failure)
+
+    def _place(self, node: FlowNode) -> str:
+        return f"  flow {self._graph.name}, line {node.line}\n"
+
+    # --- arriving
+
+    def _arrive(self, node: FlowNode) -> None:
+        address = str(FlowAddress(node.id, self._passes))
+        value = evaluate(expression_of(node), self)
+        if node.kind == "output":
+            self._end = InstanceCompletion("completed", address, result=value)
+            call = None
+        else:
+            call = FlowCall(node.call, *value)
+        self._arrivals.append(ReadinessIncrement(address, node.category or "action", node.required, 1, call))
+        self._stopped_at = node
+        raise _Stop
+
+    def _start_branches(self, fork: FlowNode, branches: tuple[str, ...]) -> None:
+        """All arguments first, then all branches: an argument that raises starts none."""
+        started: list[ReadinessIncrement] = []
+        for branch_id in branches:
+            branch = self._graph.node(branch_id)
+            value = evaluate(expression_of(branch), self)
+            calls = value if branch.spread else [value]
+            for index, (args, kwargs) in enumerate(calls):
+                place = FlowAddress(branch.id, self._passes, index if branch.spread else None)
+                call = FlowCall(branch.call, args, kwargs)
+                started.append(ReadinessIncrement(str(place), branch.category or "action", 1, 1, call))
+        barrier = self._graph.node(self._edge(fork, "gather").target)
+        gathering = str(FlowAddress(barrier.id, self._passes))
+        # The count is written with the elements; with none of them the barrier is full at once (I20).
+        self._arrivals = [*started, ReadinessIncrement(gathering, "barrier", len(started), 0)]
+        self._stopped_at = barrier
+        raise _Stop
+
+    def gathered(self, barrier: FlowNode) -> Any:
+        """The list that a barrier stands for, or the failure with the lowest index."""
+        values: list[Any] = []
+        for branch in barrier.branches:
+            values += self._inbox.gathered(str(self._start), branch)
+        if not barrier.return_exceptions:
+            for value in values:
+                if isinstance(value, Raised):
+                    return value
+        return values
+
+    # --- the plan
+
+    def plan(self, token: Any, success: bool, result: Any) -> CompletionPlan:
+        """What the walk came to."""
+        ended = self._end is not None
+        return CompletionPlan(
+            completed_node_id=str(self._start),
+            delivery_token=token,
+            success=success,
+            result=result,
+            inbox_writes=() if ended else tuple(self._writes()),
+            readiness_increments=tuple(self._arrivals),
+            instance_completion=self._end,
+            released=() if ended else self._released(),
+            log_lines=tuple(self._log),
+        )
+
+    def _writes(self) -> list[InboxWrite]:
+        stopped = self._stopped_at
+        writes: list[InboxWrite] = []
+        if stopped is None:
+            return writes
+        for name, fresh in self._fresh.items():
+            for edge in self._graph.written_by(fresh.source, name):
+                prefix = fresh.passes[: edge.depth]
+                # A pass that the walk has left behind needs nothing any more.
+                if fresh.loops[: edge.depth] != stopped.loops[: edge.depth] or prefix != self._passes[: edge.depth]:
+                    continue
+                target = str(FlowAddress(edge.target, prefix))
+                if name not in self._graph.sequences:
+                    writes.append(InboxWrite(target, name, fresh.value, str(self._start)))
+                    continue
+                writes.append(InboxWrite(target, name, len(fresh.value), str(self._start), LENGTH))
+                for first in range(0, len(fresh.value), CHUNK):
+                    chunk = fresh.value[first : first + CHUNK]
+                    writes.append(InboxWrite(target, name, chunk, str(self._start), first // CHUNK))
+        return writes
+
+    def _released(self) -> tuple[Release, ...]:
+        """Rows of the outermost loop that was left, or of its pass that is over."""
+        stopped = self._stopped_at
+        if stopped is None:
+            return ()
+        loops = self._graph.node(self._start.node).loops
+        for level, loop in enumerate(loops):
+            same_loop = level < len(stopped.loops) and stopped.loops[level] == loop
+            if not same_loop:
+                return (Release(self._graph.loop_nodes(loop), self._start.passes[:level]),)
+            if self._passes[level] != self._start.passes[level]:
+                return (Release(self._graph.loop_nodes(loop), self._start.passes[: level + 1]),)
+        return ()
+
+
+def _placed(failure: Raised, place: str) -> Raised:
+    record = failure.record
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    return Raised(ErrorRecord(**(fields | {"traceback": place})))

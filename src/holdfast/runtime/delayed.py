@@ -1,0 +1,51 @@
+"""When delayed work becomes due: known for what this process committed, asked for what others did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core.rows import GATE_DUE, Work
+from holdfast.core.seams import Clock
+from holdfast.store.contract import Store
+
+
+class Delayed:
+    """Lets work in when its time has come, and asks the store about it no more often than it must."""
+
+    def __init__(self, store: Store, clock: Clock, poll_seconds: float) -> None:
+        self._store = store
+        self._clock = clock
+        self._poll_seconds = poll_seconds
+        self._next_due: int | None = None
+        self._ask_again_at = 0.0  # by the monotonic clock: another process may have delayed something for less long
+
+    async def let_in(self, queues: Sequence[str]) -> None:
+        """Open the gates of what is due, if anything can be: something that is known, or a poll has come."""
+        now = self._clock.monotonic()
+        if now < self._ask_again_at and (self._next_due is None or self._next_due > self._store.now()):
+            return
+        self._ask_again_at = now + self._poll_seconds
+        self._next_due = None  # what is committed here while the store is asked is noted meanwhile
+        due = await self._store.promote(queues)
+        if due is not None:
+            self._expect(due)
+
+    def note(self, work: Work) -> bool:
+        """Take an item that was committed here; True if it is due before all that was known."""
+        return work.gate == GATE_DUE and self._expect(work.due)
+
+    def _expect(self, due: int) -> bool:
+        if self._next_due is not None and self._next_due <= due:
+            return False
+        self._next_due = due
+        return True
+
+    def forget(self) -> None:
+        """The clock was turned: ask, whatever is known."""
+        self._ask_again_at = 0.0
+
+    def seconds_until(self, at_most: float) -> float:
+        """How long to wait for the next one, but not longer than this."""
+        if self._next_due is None:
+            return at_most
+        return min(at_most, max(0.001, (self._next_due - self._store.now()) / 1e6))

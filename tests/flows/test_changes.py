@@ -1,0 +1,80 @@
+"""I24: a change in place is compiled only if no other variable could have seen it. Random programs look for gaps."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from holdfast.authoring.flows import flow
+from holdfast.authoring.registry import Registry
+from holdfast.core.errors import FlowNotSupported
+from tests.flows.programs import function_of
+from tests.flows.sharing_programs import SharingWriter
+from tests.flows.test_random_programs import NOT_COMPARED, check
+
+PROGRAMS = int(os.environ.get("FLOW_PROGRAMS", "400"))
+FIRST = int(os.environ.get("FLOW_FIRST", "0"))
+
+SEEN_BY_OTHERS = {
+    "another name": "b = a\n a.append(1)\n await double(1)\n return b",
+    "another name, changed there": "b = a\n b.append(1)\n await double(1)\n return a",
+    "an item": "b = a[0]\n b.append(1)\n await double(1)\n return a",
+    "a container": "b = [a]\n a.append(1)\n await double(1)\n return b",
+    "a dict": "b = {1: a}\n a.append(1)\n await double(1)\n return b",
+    "a record": "b = Item(a, 1)\n a.append(1)\n await double(1)\n return b.id",
+    "a loop's variable": "for b in a:\n  b.append(1)\n await double(1)\n return a",
+    "the list that is walked": "for b in a:\n  a.append(1)\n await double(1)\n return a",
+    "the dict that is walked": "b = {1: 2}\n for k, v in b.items():\n  b[k] = await add(v)\n return b",
+    "the enumerated list": "for i, b in enumerate(a):\n  a[i] = i\n return a",
+    "both of a chain": "b = c = [1]\n b.append(1)\n await double(1)\n return c",
+    "a repeated row": "b = [[0]] * 2\n b[0].append(1)\n await double(1)\n return b",
+    "a row put in twice": "r = [1]\n b = [r, r]\n b[0].append(1)\n await double(1)\n return b",
+    "one of two": "b = [5]\n c = a if a else b\n c.append(1)\n await double(1)\n return [a, b]",
+    "or": "b = a or [1]\n b.append(1)\n await double(1)\n return a",
+    "min": "b = min(a)\n b.append(1)\n await double(1)\n return a",
+    "get": "b = {1: a}.get(1)\n b.append(1)\n await double(1)\n return a",
+    "a shallow copy's item": "b = list(a)\n b[0].append(1)\n await double(1)\n return a",
+    "a slice's item": "b = a[:]\n b[0].append(1)\n await double(1)\n return a",
+    "a sum's item": "b = a + [[2]]\n b[0].append(1)\n await double(1)\n return a",
+    "an appended row": "r = [1]\n a.append(r)\n r.append(2)\n await double(1)\n return a",
+    "an extended row": "r = [[1]]\n a.extend(r)\n r[0].append(2)\n await double(1)\n return a",
+    "a popped row": "r = a.pop()\n b = r\n r.append(2)\n await double(1)\n return b",
+    "what is returned": "try:\n  return a\n finally:\n  a.append(1)",
+    "a comprehension's items": "b = [x for x in a]\n b[0].append(1)\n await double(1)\n return a",
+    "an earlier pass": "b = []\n r = []\n for x in a:\n  r.append(1)\n  b.append(r)\n  await double(1)\n return b",
+    "zipped rows": "b = [x for x, _ in zip(a, a)]\n b[0].append(1)\n await double(1)\n return a",
+    "a pure function's result": "b = same(a)\n b.append(1)\n await double(1)\n return a",
+    "itself again": "b = a\n a = a\n a.append(1)\n await double(1)\n return b",
+}
+
+
+def source(body: str) -> str:
+    """The body with one space for each level."""
+    return "async def program(a):\n" + "".join(f" {line}\n" for line in body.replace("\n ", "\n").split("\n"))
+
+
+@pytest.mark.parametrize("name", SEEN_BY_OTHERS)
+def test_i24_a_change_that_somebody_else_would_see_is_refused(name: str) -> None:
+    function = function_of(source(SEEN_BY_OTHERS[name]))
+    with pytest.raises(FlowNotSupported, match="in place is not supported here"):
+        flow(registry=Registry())(function)
+
+
+async def test_i24_augmented_assignment_of_a_shared_list_is_refused_by_the_run() -> None:
+    """What `+=` does depends on the value: a number is fine, a list that another name holds is not."""
+    text = "async def program(a, b, items):\n    kept = items\n    items += [1]\n    await double(1)\n    return kept\n"
+    assert await check(text, 0) == NOT_COMPARED
+    text = "async def program(a, b, items):\n    kept = a\n    a += 1\n    await double(1)\n    return [kept, a]\n"
+    assert await check(text, 0) == "compared"
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_i24_random_programs_with_shared_lists_end_as_plain_asyncio_does() -> None:
+    compared = 0
+    for seed in range(FIRST, FIRST + PROGRAMS):
+        text = SharingWriter(random.Random(seed).randrange).text()
+        compared += await check(text, seed) != NOT_COMPARED
+    assert compared > PROGRAMS / 10, f"only {compared} of {PROGRAMS} programs were compiled"
