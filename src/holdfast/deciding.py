@@ -24,6 +24,7 @@ from holdfast.core.operations import Changed, Offer
 from holdfast.core.queries import AllWork, ObservationsOf, StreamAfter
 from holdfast.core.rows import EFFECT, OPEN_WORK, TIMER, Fact, Observation, Run, Work
 from holdfast.engine_parts import EnginePart
+from holdfast.joining import execute_in
 from holdfast.models.decider import timer_key
 from holdfast.models.folding import Folded, own
 from holdfast.runtime.folds import folded_now, folded_up_to, submit
@@ -232,6 +233,7 @@ class Deciding(EnginePart):
         for name in code.definition.cls.__holdfast__.names:
             wanted = () if status is None else (checked_text(status, "status"),)
             found += await self._engine.store.find(FindRuns(workflow=name, status=wanted, limit=limit, after=after))
+        found.sort(key=lambda run: run.id, reverse=True)  # one order over all names, or `after` would pass some over
         return [_instance(run) for run in found[:limit] if run.model == DECIDER]
 
     async def observations(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> list[ObservedInput]:
@@ -329,8 +331,9 @@ async def execute_routed(
     )
     executed: Executed
     if tx is not None:
-        executed = await engine.apply_in(tx, operation)
-        return executed
+        return await execute_in(
+            tx, operation, store=engine.store, coordinator=engine.coordinator, definitions=engine.definitions
+        )
     worker, offer = _room(engine, code.queue)
     if offer is not None:
         operation = msgspec.structs.replace(operation, offer=offer)

@@ -119,6 +119,8 @@ class Projecting(EnginePart):
         for lost_races in range(1, LOST_RACES_LIMIT + 1):
             try:
                 async with engine.store.transaction(user=True) as tx:
+                    # First: what its owner commits from here on is refused, and what it has committed the hook sees.
+                    await tx.lock_runs([found.id])
                     if hook is not None:
                         await hook(tx.user)
                     _, committed = await engine.coordinator.apply_in(tx, wish)

@@ -98,6 +98,17 @@ async def grouping(items: list[int]) -> dict[str, list[int]]:
     return groups
 
 
+@case(([1, 2, 3, 4],))
+async def grouping_with_setdefault(items: list[int]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = {}
+    for item in items:
+        groups.setdefault("even" if item % 2 == 0 else "odd", []).append(await double(item))
+        groups.setdefault("all", []).extend([item])
+    for key, members in groups.items():
+        await echo([key, members])
+    return groups
+
+
 @case((3,))
 async def grid(n: int) -> list[list[int]]:
     cells = [[0 for _ in range(n)] for _ in range(n)]

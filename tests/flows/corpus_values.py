@@ -14,6 +14,7 @@ from tests.flows.corpus import case
 
 LIMIT = 3
 NAMES = ("ada", "bob")
+SEEN = frozenset({"ada", "bob", "cleo", "dan"})
 
 
 @case((1,), (-5,))
@@ -242,7 +243,7 @@ async def values_survive_actions(n: int) -> list[Any]:
 @case((2,))
 async def constants_of_the_module(n: int) -> list[Any]:
     m = await double(n)
-    return [m > LIMIT, NAMES[0], len(NAMES), Colour.RED.value, Colour.BLUE is Colour.RED]
+    return [m > LIMIT, "ada" in SEEN, NAMES[0], len(NAMES), Colour.RED.value, Colour.BLUE is Colour.RED]
 
 
 @case(({"a": {"b": [1, 2]}},))
@@ -414,6 +415,12 @@ async def strings_and_iteration(n: int) -> list[Any]:
         "b" in text.lower(),
         text.split("B"),
     ]
+
+
+@case((5,), ([1],))
+async def star_of_anything(value: Any) -> list[Any]:
+    kept = await echo(value)
+    return [0, *kept]
 
 
 @case((2,))

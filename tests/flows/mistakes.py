@@ -1,5 +1,5 @@
 """Typical mistakes, one flow each. `mistakes.txt` has the message that each of them must get."""
-# ruff: noqa: F821, F841
+# ruff: noqa: ASYNC230, F821, F841, SIM105
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import textwrap
 
 import msgspec
@@ -13,7 +16,10 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.errors import FlowNotSupported, UnknownNode, UsageError
 from holdfast.core.flow_addresses import FlowAddress, parse_address
 from holdfast.core.flow_graph import FlowGraph
+from tests.architecture.sources import ROOT
+from tests.flows.actions import double
 from tests.flows.programs import function_of
+from tests.flows.simulator import Simulation
 
 FIRST = """
 async def program(n):
@@ -43,6 +49,38 @@ def test_i24_the_signature_follows_the_meaning_and_not_the_lines() -> None:
     assert graph_of("\n\n# moved down\n" + FIRST).signature == graph.signature
     assert graph_of(FIRST.replace("> 3", "> 4")).signature != graph.signature
     assert graph_of(FIRST.replace("double(a)", "double(n)")).signature != graph.signature
+
+
+SIGNATURES = """
+import sys
+from tests.flows.corpus import all_cases
+from tests.flows.parity import compiled
+print(*[compiled(case.function).graph.signature for case in all_cases()])
+"""
+
+
+def test_i24_the_signature_is_the_same_in_every_process() -> None:
+    """Python's hashes differ between processes; nothing in a graph may depend on them."""
+    told = set()
+    for seed in ("1", "2"):
+        paths = os.pathsep.join(path for path in sys.path if path)
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": paths}
+        done = subprocess.run(
+            [sys.executable, "-c", SIGNATURES], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        told.add(done.stdout)
+    assert len(told) == 1
+    assert len(told.pop().split()) > 300
+
+
+async def test_i24_texts_over_several_lines_are_not_moved_with_the_code() -> None:
+    async def indented(n: int) -> str:
+        await double(n)
+        return """first
+            second"""
+
+    made = flow(registry=Registry())(indented)
+    assert await Simulation(made).run(1) == await indented(1)
 
 
 def test_i24_a_graph_of_another_format_is_refused() -> None:

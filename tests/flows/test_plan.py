@@ -267,6 +267,19 @@ def test_i18_nodes_of_loops_carry_the_pass_of_every_loop() -> None:
     ]  # fmt: skip
 
 
+def test_i18_every_loop_begins_with_pass_zero() -> None:
+    async def one_after_the_other(n: int) -> int:
+        while n < 3:
+            n = await add(n)
+        while n < 5:
+            n = await double(n)
+        return n
+
+    simulation = Simulation(compiled(one_after_the_other))
+    asyncio.run(simulation.run(1))
+    assert simulation.addresses == ["add@0", "add@1", "double@0", "output"]
+
+
 def test_i18_a_plan_releases_the_pass_that_is_over_and_the_loop_that_was_left() -> None:
     simulation = Simulation(compiled(nested), 3)
     asyncio.run(simulation.run(2))

@@ -61,6 +61,9 @@ class Tally:
     def command_of(self, data: bytes, codec: str) -> str | None:
         return None
 
+    def content(self, data: bytes, codec: str) -> str:
+        return data.hex()
+
     def store_state(self, state: int) -> tuple[bytes, str]:
         return msgspec.json.encode(state), "json"
 

@@ -24,7 +24,7 @@ from holdfast.authoring.registry import LONGEST_NAME
 from holdfast.authoring.state_machine import StateInfo
 from holdfast.authoring.type_parameters import members_of_union
 from holdfast.authoring.variants import Variant, Variants
-from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, UNTYPED, Codecs
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, UNTYPED, Codecs, digest
 from holdfast.core.codec_shape import display
 from holdfast.core.errors import DecideFailed, PayloadRefused, UsageError
 from holdfast.core.rows import Fact
@@ -330,6 +330,11 @@ class BoundDecider:
 
     def command_of(self, data: bytes, codec: str) -> str | None:
         return command_id_of(self.input_type(data, codec), self.decode_input(data, codec))
+
+    def content(self, data: bytes, codec: str) -> str:
+        where = f"an input of {self.name}"
+        plain = self._codecs.decode(data, UNTYPED, where=where, codec=codec)
+        return digest(self._codecs.canonical(plain, where=where))[:32]
 
     def decode_input(self, data: bytes, codec: str) -> Any:
         return self._inputs.read(data, self._codecs, codec)

@@ -59,7 +59,8 @@ _SHALLOW_METHODS = frozenset(
     ("copy", "difference", "intersection", "symmetric_difference", "union", "keys", "values", "items")
 )
 # What these methods are given is an item afterwards, or its items are.
-_ENTERING = frozenset({"add", "append", "insert", "setdefault"})
+_ENTERING = frozenset({"append", "insert", "setdefault"})
+_WITH_KEY = frozenset({"insert", "setdefault"})
 _ENTERING_ITEMS = frozenset({"extend", "update", "symmetric_difference_update"})
 _SCALAR_OPERATIONS = frozenset(
     ("const", "value", "unary", "compare", "format", "isinstance", "type_name", "matches", "more", "unbound", "slice")
@@ -283,7 +284,9 @@ def _links_of_change(node: FlowNode, elements: Mapping[str, Shares]) -> Iterator
     elif change[0] == "augment":
         shared = _inside_new(_inside_new(_part_of(_shares(change[3], {}, elements))))
     elif change[0] == "call":
-        parts = [part[1] if part[0] == "star" else part for part in change[2]] + [part[2] for part in change[3]]
+        # A key or an index holds nothing that could be changed: what can be hashed can't.
+        args = change[2][1:] if change[1] in _WITH_KEY else change[2]
+        parts = [part[1] if part[0] == "star" else part for part in args] + [part[2] for part in change[3]]
         given = _union(_shares(part, {}, elements) for part in parts if part[0] != "lambda")
         if change[1] in _ENTERING:
             shared = _inside_new(given)
@@ -358,7 +361,6 @@ def _display(parts: tuple[Expression, ...], names: Mapping[str, Shares], element
             found |= _inside_new(_part_of(_shares(part[1], names, elements)))
         elif part[0] in ("pair", "keyword"):
             found |= _inside_new(_shares(part[2], names, elements))
-            found |= _inside_new(_shares(part[1], names, elements)) if part[0] == "pair" else _NONE
         else:
             found |= _inside_new(_shares(part, names, elements))
     return found

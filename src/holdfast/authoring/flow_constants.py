@@ -39,7 +39,11 @@ def constant(value: Any, building: Building) -> Expression | None:
         return None if None in items else ("tuple", *items)
     if isinstance(value, enum.Enum):
         building.learn_type(kind)
-    elif kind not in _SCALARS and kind not in (int, float, complex) and not _is_frozen_set(value):
+    elif _is_frozen_set(value):
+        # In an order that does not depend on the process, since it is part of the signature.
+        packed = [pack(item, building.types, "a constant") for item in sorted(value, key=repr)]
+        return ("value", {"$": "frozenset", "v": packed})
+    elif kind not in _SCALARS and kind not in (int, float, complex):
         return None
     try:
         return ("value", pack(value, building.types, "a constant"))

@@ -18,7 +18,7 @@ from holdfast.authoring.flow_mutations import compile_mutator, is_mutator
 from holdfast.authoring.flow_source import NOTHING
 from holdfast.core.flow_expressions import Expression
 
-__all__ = ["has_effect", "value_of", "without_effects"]
+__all__ = ["check_bound", "has_effect", "locate", "parts_replaced", "value_of", "without_effects"]
 
 
 def has_effect(stage: Stage, node: ast.AST) -> bool:
@@ -61,6 +61,7 @@ def without_effects(stage: Stage, node: ast.expr) -> ast.expr:
 
 
 def parts_replaced(stage: Stage, node: ast.expr) -> ast.expr:
+    """The expression with the effects of its parts taken out; an effect of its own stays."""
     made = copy.copy(node)
     places = _places(stage, made)
     if is_mutator(stage, made):
@@ -256,12 +257,13 @@ def _comprehension(stage: Stage, node: Any) -> ast.expr:
             body = [ast.If(test=test, body=body, orelse=[])]
         body = [ast.For(target=clause.target, iter=clause.iter, body=body, orelse=[])]
     for statement in body:
-        _located(statement, node)
+        locate(statement, node)
     compile_statements(stage, body)
     return _name(stage, filled, node)
 
 
-def _located(root: ast.AST, place: ast.AST) -> None:
+def locate(root: ast.AST, place: ast.AST) -> None:
+    """Give the parts that the compiler made up the place of what they stand for."""
     for part in ast.walk(root):
         if "lineno" in part._attributes and not hasattr(part, "lineno"):
             ast.copy_location(part, place)

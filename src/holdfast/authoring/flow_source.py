@@ -6,7 +6,6 @@ import ast
 import builtins
 import enum
 import inspect
-import textwrap
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,14 +21,13 @@ NOTHING: Final = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowSource:
-    """A function as text, tree and namespace. `lines` are dedented; `first_line` and `indent` lead back to the file."""
+    """A function as text, tree and namespace. Line numbers of the tree count from `first_line` of the file."""
 
     name: str
     file: str
     tree: ast.AsyncFunctionDef
     lines: tuple[str, ...]
     first_line: int
-    indent: int
     namespace: Mapping[str, Any]
     local_names: frozenset[str] = frozenset()
     exception_names: frozenset[str] = frozenset()
@@ -64,27 +62,22 @@ def read_source(function: Callable[..., Any]) -> FlowSource:
     """The function's source; FlowNotSupported if there is no text to compile."""
     name = function.__qualname__
     try:
-        raw, first_line = inspect.getsourcelines(function)
-        text = textwrap.dedent("".join(raw))
-        tree = ast.parse(text)
+        lines, first_line = inspect.getsourcelines(function)
+        definition = _parsed(lines)
     except (OSError, TypeError, SyntaxError, ValueError) as trouble:
         raise FlowNotSupported(
             f"the source of flow {name} can't be read: {trouble}",
             hint="define it with async def in a file; a flow is compiled from its text",
         ) from None
-    definition = tree.body[0]
     if not isinstance(definition, ast.AsyncFunctionDef):
         kind = "lambda or a plain def" if not isinstance(definition, ast.FunctionDef) else "plain def"
         raise FlowNotSupported(f"flow {name} is a {kind}, which can't await actions", hint="make it an async def")
-    lines = tuple(text.splitlines())
-    indent = len(raw[0]) - len(raw[0].lstrip()) if raw else 0
     return FlowSource(
         name=function.__name__,
         file=inspect.getsourcefile(function) or function.__code__.co_filename,
         tree=definition,
-        lines=lines,
+        lines=tuple(line.rstrip("\n") for line in lines),
         first_line=first_line or 1,
-        indent=indent,
         namespace=_namespace(function),
         local_names=_local_names(definition),
         exception_names=frozenset(
@@ -93,6 +86,16 @@ def read_source(function: Callable[..., Any]) -> FlowSource:
             if isinstance(handler, ast.ExceptHandler) and handler.name is not None
         ),
     )
+
+
+def _parsed(lines: list[str]) -> ast.stmt:
+    """The definition in these lines. An indented one is put into a block: taking the indent off would change texts."""
+    text = "".join(lines)
+    if lines and lines[0][:1].isspace():
+        block = ast.parse("if True:\n" + text).body[0]
+        assert isinstance(block, ast.If)  # noqa: S101
+        return ast.increment_lineno(block.body[0], -1)
+    return ast.parse(text).body[0]
 
 
 def _namespace(function: Callable[..., Any]) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from holdfast.authoring.flow_awaits import compile_await
 from holdfast.authoring.flow_building import FinallyFrame, FunctionFrame, Jump, LoopFrame, Stage
 from holdfast.authoring.flow_constants import refer_to
-from holdfast.authoring.flow_effects import check_bound, has_effect, value_of, without_effects
+from holdfast.authoring.flow_effects import check_bound, has_effect, locate, value_of, without_effects
 from holdfast.authoring.flow_expressions import compile_expression, compile_pattern, symbol_of
 from holdfast.authoring.flow_loops import compile_for, compile_while
 from holdfast.authoring.flow_mutations import (
@@ -167,11 +167,41 @@ def _expression(stage: Stage, node: ast.Expr) -> None:
         if logged is not None:
             stage.emit("expression", "log", node, expression=logged)
             return
+        filled = _filled_item(stage, value)
+        if filled is not None:
+            compile_statements(stage, filled)
+            return
         if is_mutator(stage, value):
             changed = without_effects_inside(stage, value)
             compile_mutator(stage, changed, None)
             return
     stage.emit("expression", "compute", node, expression=value_of(stage, value))
+
+
+def _filled_item(stage: Stage, call: ast.Call) -> list[ast.stmt] | None:
+    """`groups.setdefault(key, []).append(x)` as two statements: make the item, then change it in its place."""
+    func = call.func
+    if not (is_mutator(stage, call) and isinstance(func, ast.Attribute)):
+        return None
+    inner = func.value
+    if not (isinstance(inner, ast.Call) and is_mutator(stage, inner) and isinstance(inner.func, ast.Attribute)):
+        return None
+    if inner.func.attr != "setdefault" or len(inner.args) != 2 or inner.keywords:
+        return None
+    key, default = inner.args
+    statements: list[ast.stmt] = []
+    if not isinstance(key, ast.Name | ast.Constant):
+        name = stage.hidden("key")
+        statements.append(ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=key))
+        key = ast.Name(id=name, ctx=ast.Load())
+    made = ast.Call(func=inner.func, args=[key, default], keywords=[])
+    place = ast.Subscript(value=inner.func.value, slice=key, ctx=ast.Load())
+    method = ast.Attribute(value=place, attr=func.attr, ctx=ast.Load())
+    changed = ast.Call(func=method, args=call.args, keywords=call.keywords)
+    statements += [ast.Expr(value=made), ast.Expr(value=changed)]
+    for statement in statements:
+        locate(statement, call)
+    return statements
 
 
 def without_effects_inside(stage: Stage, call: ast.Call) -> ast.Call:

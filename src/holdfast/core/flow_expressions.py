@@ -144,6 +144,21 @@ def _items(expressions: tuple[Expression, ...], scope: Scope) -> list[Any]:
     return values
 
 
+def _display(expressions: tuple[Expression, ...], scope: Scope) -> list[Any]:
+    values: list[Any] = []
+    for item in expressions:
+        if item[0] != "star":
+            values.append(evaluate(item, scope))
+            continue
+        several = evaluate(item[1], scope)
+        try:
+            walked = iter(several)
+        except TypeError:
+            raise TypeError(f"Value after * must be an iterable, not {_type_of(several)}") from None
+        values.extend(walked)
+    return values
+
+
 def _keywords(pairs: tuple[Expression, ...], scope: Scope) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for _, name, expression in pairs:  # ("keyword", name, value); no name is **value
@@ -500,9 +515,9 @@ OPERATIONS: Final[Mapping[str, Callable[[Expression, Scope], Any]]] = {
     "const": _const,
     "value": _value,
     "var": _var,
-    "list": lambda expression, scope: _items(expression[1:], scope),
-    "tuple": lambda expression, scope: tuple(_items(expression[1:], scope)),
-    "set": lambda expression, scope: set(_items(expression[1:], scope)),
+    "list": lambda expression, scope: _display(expression[1:], scope),
+    "tuple": lambda expression, scope: tuple(_display(expression[1:], scope)),
+    "set": lambda expression, scope: set(_display(expression[1:], scope)),
     "dict": _dict,
     "binary": _binary,
     "augment": _augment,

@@ -94,6 +94,9 @@ class DeciderCode(Protocol):
     def command_of(self, data: bytes, codec: str) -> str | None:
         """The command id that an input carries itself (`@hf.idempotent`), if its type has one."""
 
+    def content(self, data: bytes, codec: str) -> str:
+        """A digest that is equal for equal inputs, whatever their bytes: a codec may write them anew every time."""
+
     def store_state(self, state: Any) -> tuple[bytes, str] | None:
         """The state as a snapshot keeps it, with its codec; None if it cannot be encoded."""
 

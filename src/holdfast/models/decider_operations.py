@@ -78,7 +78,7 @@ class DeciderOperations:
         )
         if view.may_repeat and view.find(FactsCausedBy(run.id, op.id)):
             return _told(run, "applied")  # K8: this very submission was recorded, and its answer lost
-        fresh = _note_command(view, run, op.command, op.data, code)
+        fresh = _note_command(view, run, op, code)
         if not fresh:
             return _told(self.machine.observed(view, run, given, code, DUPLICATE), DUPLICATE)
         handing = Handing(op.offer, self.definitions)
@@ -94,12 +94,10 @@ class DeciderOperations:
             return _told(run, QUEUED)  # K8
         if view.may_repeat and view.find(FactsCausedBy(run.id, identity)):
             return _told(run, QUEUED)  # K8: and a worker has applied it meanwhile
-        if not _note_command(view, run, op.command, op.data, code):
-            return _told(run, DUPLICATE)
+        given = Given(data=op.data, codec=op.codec, cause=op.id, source=INBOX, command=op.command, observe=op.observe)
+        if not _note_command(view, run, op, code):
+            return _told(self.machine.observed(view, run, given, code, DUPLICATE), DUPLICATE)
         if run.ended:  # I34
-            given = Given(
-                data=op.data, codec=op.codec, cause=op.id, source=INBOX, command=op.command, observe=op.observe
-            )
             return _told(self.machine.observed(view, run, given, code, IGNORED), IGNORED)
         at = max(view.now, run.due + 1)  # of one instance no two are queued at the same time, so the order is total
         view.insert(
@@ -220,22 +218,22 @@ def _instance(view: View, op: InputGiven, code: DeciderCode) -> Run:
     return run
 
 
-def _note_command(view: View, run: Run, command: str | None, data: bytes, code: DeciderCode) -> bool:
+def _note_command(view: View, run: Run, op: InputGiven, code: DeciderCode) -> bool:
     """I12: an input under a command id applies once; where the decider has a window, so do equal inputs within it."""
-    if command is not None:
-        key = (run.id, f"command:{command}")
+    if op.command is not None:
+        key = (run.id, f"command:{op.command}")
         known = view.probe(INPUTS, key)
         if known is None:
-            view.insert(INPUTS, Input(scope=run.id, id=key[1], run=run.id, answer=_digest(data), at=view.now))
+            view.insert(INPUTS, Input(scope=run.id, id=key[1], run=run.id, answer=_digest(op.data), at=view.now))
             return True
         if view.now - known.at <= code.command_retention:
             return False
-        view.put(INPUTS, replace(known, answer=_digest(data), at=view.now))
+        view.put(INPUTS, replace(known, answer=_digest(op.data), at=view.now))
         return True
     window = code.window
     if window is None:
         return True
-    key = (run.id, f"same:{_digest(data)}")
+    key = (run.id, f"same:{code.content(op.data, op.codec)}")
     number = run.token + run.mailbox + 1  # those that wait in the inbox were accepted too
     known = view.probe(INPUTS, key)
     if known is None:

@@ -92,6 +92,8 @@ class Folding:
     def note(self, run: Run, last: Fact, folded: Folded) -> None:
         """A decision has brought an instance here. It counts once it is committed."""
         self._pending[run.id] = (last, folded)
+        if len(self._pending) > self._limit:  # decisions that came to nothing leave theirs behind
+            del self._pending[next(iter(self._pending))]
 
     def learn(self, run: str, folded: Folded) -> None:
         """A committed stream was folded up to here."""

@@ -7,7 +7,9 @@ each duty is an operation or a statement that does no harm when two workers do i
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
@@ -30,6 +32,7 @@ OFTEN = 5  # rounds between two looks at what others should have done
 SELDOM = 30  # rounds between two looks at what changes slowly
 UNKNOWN_LIMIT = 100
 PRUNE_LIMIT = 500
+PRUNE_TIMES = 100  # in a row, so that a busy database does not grow faster than it is pruned
 HEAL_SECONDS = 60.0
 HEAL_LIMIT = 200
 
@@ -118,8 +121,9 @@ class Caretaker:
 
     async def _forget_commands(self) -> None:
         """Command ids are remembered for as long as their decider says (I12)."""
-        for workflow, retention_us in self._definitions.command_retentions():
-            await self._store.forget_commands(workflow, self._store.now() - retention_us, PRUNE_LIMIT)
+        for workflow, retention_us, last in self._definitions.command_retentions():
+            before = self._store.now() - retention_us
+            await _while_full(partial(self._store.forget_commands, workflow, before, PRUNE_LIMIT, last))
 
     # -- the unknown
 
@@ -171,7 +175,8 @@ class Caretaker:
     async def _prune(self) -> None:
         retention = self._settings.retention_seconds
         if retention is not None:
-            await self._store.prune(self._store.now() - int(retention * 1e6), PRUNE_LIMIT)
+            before = self._store.now() - int(retention * 1e6)
+            await _while_full(partial(self._store.prune, before, PRUNE_LIMIT))
 
     # -- the changed
 
@@ -212,3 +217,9 @@ class Caretaker:
                 raise answer
             if isinstance(answer, Exception):
                 log.error("run %s of %s could not follow its changed class: %s", run.id, run.workflow, answer)
+
+
+async def _while_full(delete_some: Callable[[], Awaitable[int]]) -> None:
+    for _ in range(PRUNE_TIMES):
+        if await delete_some() < PRUNE_LIMIT:
+            return

@@ -248,13 +248,18 @@ class RegistryDefinitions:
             )
         self._bind(found, workflow, FlowGraph.from_json(nodes))
 
-    def command_retentions(self) -> list[tuple[str, int]]:
-        """For how many microseconds the command ids of which decider are kept."""
-        return [
-            (workflow, found.__decider__.options.command_retention_us)
-            for workflow, found in self.registry.workflows.items()
-            if isinstance(found, type) and issubclass(found, Decider)
-        ]
+    def command_retentions(self) -> list[tuple[str, int, int | None]]:
+        """For how many microseconds the command ids of which decider are kept, and how many inputs its window needs."""
+        found: list[tuple[str, int, int | None]] = []
+        for workflow, thing in self.registry.workflows.items():
+            if isinstance(thing, type) and issubclass(thing, Decider):
+                options = thing.__decider__.options
+                kept_us, window = options.command_retention_us, None if options.dedup is None else options.dedup.window
+                if window is None or window.seconds is None:
+                    found.append((workflow, kept_us, None if window is None else window.last))
+                else:  # what is older than the window is not needed, however few inputs came after it
+                    found.append((workflow, max(kept_us, int(window.seconds * 1_000_000)), None))
+        return found
 
     def can_run(self, work: Work) -> bool:
         return work.name in self._names()[3]

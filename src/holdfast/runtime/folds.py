@@ -29,9 +29,14 @@ async def submit(
         except FlowNotLoaded as late:
             await definitions.load_flow(store, late.workflow, late.signature)
         except FoldFirst as late:
-            for run in await store.runs([late.run]):
-                code = code_of(definitions, run.workflow)
-                definitions.folding.learn(run.id, await folded_now(store, run, code, definitions))
+            await fold_committed(late.run, store, definitions)
+
+
+async def fold_committed(run_id: str, store: Store, definitions: RegistryDefinitions) -> None:
+    """Fold what is committed of an instance, and remember it."""
+    for run in await store.runs([run_id]):
+        code = code_of(definitions, run.workflow)
+        definitions.folding.learn(run.id, await folded_now(store, run, code, definitions))
 
 
 async def folded_now(store: Store, run: Run, code: DeciderCode, definitions: RegistryDefinitions) -> Folded:

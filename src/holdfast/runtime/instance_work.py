@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import encode_error
+from holdfast.core.codec import decode_error, encode_error
 from holdfast.core.codec_label import labelled
 from holdfast.core.decider_operations import INPUT_EVENT, DrainInbox, RefuseInput
 from holdfast.core.errors import StoreError
@@ -93,7 +93,8 @@ class InstanceWork:
                 oldest: list[Event] = await self._store.rows(QueuedEvents(INPUT_EVENT, work.run, 1))
                 log.warning("an input in the inbox of run %s cannot be decided: %s", work.run, error)
                 refused = oldest[0].id if oldest else ""
-                reason = f"{type(error).__name__}: {error}".replace("\0", "\\0")[:REASON_LIMIT]
+                told = decode_error(encode_error(error))  # not the error itself, whose text may not be storable
+                reason = f"{told.type}: {told.message}".replace("\0", "\\0")[:REASON_LIMIT]
                 return await self._submit(RefuseInput(**_lease(work), event=refused, reason=reason))
 
     async def _submit(self, operation: Operation) -> Settled:

@@ -302,8 +302,11 @@ class Store(Protocol):
 
     async def prune(self, ended_before: int, limit: int) -> int: ...
 
-    async def forget_commands(self, workflow: str, before: int, limit: int) -> int:
-        """Delete ids of commands that instances of a decider were given before this time; how many."""
+    async def forget_commands(self, workflow: str, before: int, limit: int, last: int | None = None) -> int:
+        """Delete ids of commands, and equal inputs of windows, that instances of a decider had before this time.
+
+        With `last`, equal inputs among the last so many of their instance stay, however old. Returns how many went.
+        """
 
     async def doctor(self) -> list[Finding]: ...
 

@@ -17,9 +17,11 @@ from msgspec.structs import replace
 from holdfast.core import failpoints
 from holdfast.core.errors import UsageError
 from holdfast.core.operations import Handed
+from holdfast.core.projection_operations import PROJECTION_MODEL, sources_of
 from holdfast.core.queries import AllWork, DueWork, EventsFor, FactsCausedBy, QueuedEvents, RunByKey, StreamAfter
 from holdfast.core.rows import (
     ACTION_ENOUGH,
+    CANCELLED,
     DEAD,
     EVENTS,
     GATE_DUE,
@@ -41,6 +43,7 @@ from holdfast.core.rows import (
     WORK,
     Fact,
     History,
+    Input,
     Key,
     Run,
     Table,
@@ -71,7 +74,7 @@ from holdfast.store.contract import (
 from holdfast.store.memory_events import QueuedEventsByAge
 from holdfast.store.memory_streams import Positions, transitions_of, types_of
 
-COMMANDS = ("command:", "same:")  # the ids that deciders keep among those of events
+COMMAND, SAME = "command:", "same:"  # the ids that deciders keep among those of events
 
 
 class MemoryStore:
@@ -485,19 +488,35 @@ class MemoryStore:
         # What an instance's last decision asked for still happens (I34), and its run stays until then. A projection
         # that stopped keeps its position: without it, it would take every event a second time.
         ended = (run for run in ended if run.model != "projection")
-        old = [run for run in ended if not any(map(_settles, self._of_run[WORK].get(run.id, {}).values()))][:limit]
+        ended = (run for run in ended if not any(map(_settles, self._of_run[WORK].get(run.id, {}).values())))
+        old = [run for run in ended if not self._is_unseen(run)][:limit]
         for run in old:
             for table in self.tables:
                 for row in list(self._of_run[table].pop(run.id, {}).values()):
                     self._remove(table, row)
         return len(old)
 
-    async def forget_commands(self, workflow: str, before: int, limit: int) -> int:
-        old = [
-            row
-            for row in self.tables[INPUTS].values()
-            if row.at < before and row.id.startswith(COMMANDS) and self.tables[RUNS][(row.run,)].workflow == workflow
-        ]
+    def _is_unseen(self, run: Run) -> bool:
+        """Whether a projection has still to see events of an instance (I36). One that was cancelled never will."""
+        facts = self._of_run[STREAM].get(run.id, {}).values()
+        last = max((fact.position for fact in facts if not fact.system), default=0)
+        return last > 0 and any(
+            other.model == PROJECTION_MODEL
+            and other.status != CANCELLED
+            and last > other.base
+            and run.workflow in sources_of(other)
+            for other in self.tables[RUNS].values()
+        )
+
+    async def forget_commands(self, workflow: str, before: int, limit: int, last: int | None = None) -> int:
+        def goes(row: Input) -> bool:
+            if row.at >= before or not row.id.startswith((COMMAND, SAME)):
+                return False
+            run = self.tables[RUNS][(row.run,)]
+            needed = row.id.startswith(SAME) and last is not None and int(row.answer) + last > run.token + run.mailbox
+            return bool(run.workflow == workflow and not needed)
+
+        old = [row for row in self.tables[INPUTS].values() if goes(row)]
         for row in old[:limit]:
             self._remove(INPUTS, row)
         return len(old[:limit])

@@ -398,8 +398,8 @@ class PostgresStore:
                     await failpoints.reach("prune.between")
         return len(old)
 
-    async def forget_commands(self, workflow: str, before: int, limit: int) -> int:
-        return len(await self._statement("fetch", "forget_commands", before, workflow, limit))
+    async def forget_commands(self, workflow: str, before: int, limit: int, last: int | None = None) -> int:
+        return len(await self._statement("fetch", "forget_commands", before, workflow, last, limit))
 
     async def doctor(self) -> list[Finding]:
         from holdfast.store.audit import postgres_findings

@@ -538,9 +538,9 @@ class SqliteStore:
 
         return await self._write(delete)
 
-    async def forget_commands(self, workflow: str, before: int, limit: int) -> int:
+    async def forget_commands(self, workflow: str, before: int, limit: int, last: int | None = None) -> int:
         return await self._write(
-            lambda db: db.execute(self._sql["forget_commands"], (before, workflow, limit)).rowcount
+            lambda db: db.execute(self._sql["forget_commands"], (before, workflow, last, limit)).rowcount
         )
 
     async def doctor(self) -> list[Finding]:

@@ -1,8 +1,9 @@
-"""`parity`: a workflow is ordinary asyncio that survives crashes, so both must come to the same end, on every store."""
+"""`parity`: a workflow, and a flow, is ordinary asyncio that survives crashes: all come to one end, on every store."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
 from holdfast.authoring.actions import Action
-from holdfast.authoring.functions import Workflow
-from holdfast.authoring.registry import Registry
+from holdfast.authoring.flows import Flow, flow
+from holdfast.authoring.functions import Workflow, workflow
+from holdfast.authoring.registry import Registry, default_registry
 from holdfast.core.errors import RunFailed, UsageError
 from holdfast.engine import Engine
 
@@ -52,33 +54,53 @@ async def parity(
     registry: Registry | None = None,
     timeout: float = 30.0,
 ) -> R:
-    """The result that a workflow has as plain asyncio and on each of the stores; AssertionError if two differ.
+    """The result that a function has as plain asyncio and as a run on each store; AssertionError if two differ.
 
-    If it ends with the same error everywhere, that error is raised. `stores` are URLs; `sqlite://` without a file is
-    a new one that goes afterwards. What waits for events has no plain form, and nothing here is virtual: give it
-    something short.
+    A plain `async def` is run as a `@workflow` and as a `@flow`; what is decorated already, as what it is. If it ends
+    with the same error everywhere, that error is raised. `stores` are URLs; `sqlite://` without a file is a new one
+    that goes afterwards. What waits for events has no plain form, and nothing here is virtual: give it something
+    short.
     """
-    if not isinstance(fn, Workflow | Action):
+    if not isinstance(fn, Workflow | Action | Flow) and not inspect.iscoroutinefunction(fn):
         raise UsageError(
-            f"parity was given {fn!r:.80}, a {type(fn).__name__}", hint="give an @hf.workflow or an @hf.action"
+            f"parity was given {fn!r:.80}, a {type(fn).__name__}",
+            hint="give an async def, or an @hf.workflow, @hf.flow or @hf.action",
         )
     if isinstance(stores, str) or not stores:
         raise UsageError(f"stores is {stores!r:.80}", hint='give a list of URLs: stores=["memory://", "sqlite://"]')
-    definition: Any = fn
-    endings = [await _ending(PLAIN, definition(*copy.deepcopy(args)))]
+    called: Any = fn
+    endings = [await _ending(PLAIN, called(*copy.deepcopy(args)))]
     with tempfile.TemporaryDirectory(prefix="holdfast-parity-") as folder:
         for number, store in enumerate(stores):
             url = f"sqlite:///{Path(folder) / f'{number}.db'}" if store == SQLITE else store
-            async with Engine(url, registry=registry) as engine, engine.worker():
-                endings.append(await _ending(store, engine.run(definition, *args, timeout=timeout)))
+            for form, known, definition in _forms(fn, registry):
+                async with Engine(url, registry=known) as engine, engine.worker():
+                    where = f"{store}{form}"
+                    endings.append(await _ending(where, engine.run(definition, *args, timeout=timeout)))
     first = endings[0]
     if any(not first.same_as(ending) for ending in endings):
         lines = "\n  ".join(map(str, endings))
-        raise AssertionError(f"{definition.name}{args!r:.200} does not end the same everywhere:\n  {lines}")
+        name = getattr(fn, "__qualname__", repr(fn))
+        raise AssertionError(f"{name}{args!r:.200} does not end the same everywhere:\n  {lines}")
     if first.error is not None:
         raise first.error
     result: R = endings[-1].value
     return result
+
+
+def _forms(fn: Any, registry: Registry | None) -> list[tuple[str, Registry | None, Any]]:
+    """As what the function is run: each with its registry and what to start."""
+    if isinstance(fn, Workflow | Action | Flow):
+        return [("", registry, fn)]
+    forms: list[tuple[str, Registry | None, Any]] = []
+    decorators: tuple[tuple[str, Any], ...] = ((" as a workflow", workflow), (" as a flow", flow))
+    for form, decorate in decorators:
+        known = Registry()
+        base = registry or default_registry
+        for each in {id(found): found for found in (*base.actions.values(), *base.workflows.values())}.values():
+            known.add(each)
+        forms.append((form, known, decorate(registry=known, name=f"{fn.__name__} in parity")(fn)))
+    return forms
 
 
 async def _ending(where: str, awaitable: Awaitable[Any]) -> Ending:

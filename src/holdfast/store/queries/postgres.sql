@@ -511,9 +511,14 @@ WHERE e.name = 'input' AND e.status = 'queued' AND r.model = 'decider'
 
 -- name: prunable
 -- runs_ended. What an instance's last decision asked for still happens (I34), and its run stays until then. A projection
--- that stopped keeps its position, however long that is ago: without it, it would take every event a second time.
+-- that stopped keeps its position, however long that is ago: without it, it would take every event a second time. And
+-- events that a projection has not seen stay until it has, or is cancelled (I36).
+WITH p AS MATERIALIZED (SELECT base, convert_from(input, 'UTF8')::jsonb AS sources FROM runs
+  WHERE workflow >= 'projection:' AND workflow < 'projection;' AND model = 'projection' AND status <> 'cancelled')
 SELECT id FROM runs r WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < $1
   AND model <> 'projection'
+  AND (model <> 'decider' OR NOT EXISTS (SELECT 1 FROM p JOIN stream s ON s.run = r.id AND s.position > p.base
+    AND NOT s.system WHERE p.sources ? r.workflow))
   AND NOT EXISTS (SELECT 1 FROM work w WHERE w.run = r.id AND w.kind IN ('effect', 'timer', 'inbox')
     AND w.status IN ('blocked', 'ready', 'leased'))
 ORDER BY finished LIMIT $2 FOR UPDATE SKIP LOCKED
@@ -528,7 +533,10 @@ DELETE FROM events WHERE target = ANY($1::text[])
 -- name: forget_commands
 DELETE FROM inputs WHERE (scope, id) IN (
   SELECT i.scope, i.id FROM inputs i JOIN runs r ON r.id = i.run
-  WHERE i.at < $1 AND (i.id LIKE 'command:%' OR i.id LIKE 'same:%') AND r.workflow = $2 ORDER BY i.at LIMIT $3
+  WHERE i.at < $1 AND r.workflow = $2
+    AND CASE WHEN i.id LIKE 'same:%' THEN $3::bigint IS NULL OR i.answer::bigint + $3 <= r.token + r.mailbox
+      ELSE i.id LIKE 'command:%' END
+  ORDER BY i.at LIMIT $4
   FOR UPDATE OF i SKIP LOCKED) RETURNING id
 -- name: prune_inputs
 DELETE FROM inputs WHERE run = ANY($1::text[])

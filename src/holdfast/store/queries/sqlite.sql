@@ -275,9 +275,13 @@ WHERE e.name = 'input' AND e.status = 'queued' AND r.model = 'decider'
 
 -- name: prunable
 -- runs_ended. What an instance's last decision asked for still happens (I34), and its run stays until then. A projection
--- that stopped keeps its position, however long that is ago: without it, it would take every event a second time.
+-- that stopped keeps its position, however long that is ago: without it, it would take every event a second time. And
+-- events that a projection has not seen stay until it has, or is cancelled (I36).
 SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < ?
   AND model <> 'projection'
+  AND (model <> 'decider' OR NOT EXISTS (SELECT 1 FROM runs p JOIN stream s ON s.run = runs.id AND s.position > p.base
+    AND s.system = 0 WHERE p.workflow >= 'projection:' AND p.workflow < 'projection;' AND p.model = 'projection'
+    AND p.status <> 'cancelled' AND runs.workflow IN (SELECT value FROM json_each(CAST(p.input AS TEXT)))))
   AND NOT EXISTS (SELECT 1 FROM work w WHERE w.run = runs.id AND w.kind IN ('effect', 'timer', 'inbox')
     AND w.status IN ('blocked', 'ready', 'leased'))
 ORDER BY finished LIMIT ?
@@ -292,7 +296,10 @@ DELETE FROM events WHERE target = ?
 -- name: forget_commands
 DELETE FROM inputs WHERE (scope, id) IN (
   SELECT i.scope, i.id FROM inputs i JOIN runs r ON r.id = i.run
-  WHERE i.at < ? AND (i.id LIKE 'command:%' OR i.id LIKE 'same:%') AND r.workflow = ? ORDER BY i.at LIMIT ?)
+  WHERE i.at < ?1 AND r.workflow = ?2
+    AND CASE WHEN i.id LIKE 'same:%' THEN ?3 IS NULL OR CAST(i.answer AS INTEGER) + ?3 <= r.token + r.mailbox
+      ELSE i.id LIKE 'command:%' END
+  ORDER BY i.at LIMIT ?4)
 -- name: prune_inputs
 DELETE FROM inputs WHERE run = ?
 -- name: prune_definitions
