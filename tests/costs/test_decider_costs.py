@@ -85,7 +85,9 @@ async def test_k1_the_first_input_of_an_instance_is_one_commit(url: str) -> None
 
 
 async def test_k1_an_input_with_a_command_id_is_one_commit(url: str) -> None:
-    """K1, I12: that the id is new is told by its unique key."""
+    """K1, I12: that the id is new is told by its unique key, also for an instance that others have begun."""
+    async with hf.Engine(url, registry=d.ACCOUNTS, **ONLY_STEPS) as engine:
+        await d.deposit(engine, "a")
     async with hf.Engine(url, registry=d.ACCOUNTS, **ONLY_STEPS) as engine:
         await d.deposit(engine, "a")
         with counted(engine) as count:

@@ -1,4 +1,4 @@
-"""What a review found about projections: rows that outlived a rebuild, events that were pruned before they were seen."""
+"""What a review found about projections: rows that outlived a rebuild, events pruned before they were seen."""
 
 from __future__ import annotations
 

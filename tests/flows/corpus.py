@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-FILES = ("values", "branches", "loops", "exceptions", "gathers", "calls", "changes", "mixtures")
+FILES = ("values", "branches", "loops", "exceptions", "gathers", "calls", "changes", "mixtures", "corners")
 
 
 class Case(NamedTuple):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from tests.flows.actions import add, double, echo, numbers
@@ -174,6 +175,39 @@ async def copies_are_independent(n: int) -> list[Any]:
     d.append(3)
     await double(1)
     return [a, b, c, d]
+
+
+@case((2,))
+async def deep_copies_share_nothing(n: int) -> list[Any]:
+    a = [[1], [n]]
+    b = copy.deepcopy(a)
+    b[0].append(await add(n))
+    c = copy.copy(a)
+    c.append([9])
+    await double(1)
+    return [a, b, c]
+
+
+@case(([1, 2],))
+async def nobody_reads_the_other_name(items: list[int]) -> list[int]:
+    unused = items
+    items.append(await add(3))
+    unused = []
+    return [*items, *unused]
+
+
+@case((3,))
+async def numbers_are_never_shared(n: int) -> list[Any]:
+    rows: list[Any] = [[n], []]
+    last = n
+    for i, text in enumerate(["a", "b"]):
+        rows[1].append(i)
+        rows[0].append(last)
+        last = len(text) + i
+        rows.append(last)
+        rows[0].append(f"{text}{i}")
+        i += 1
+    return rows
 
 
 @case((2,))

@@ -344,6 +344,16 @@ async def attributes_of_a_failure(n: int) -> list[Any]:
     return []
 
 
+@case((3,))
+async def arguments_of_any_kind(n: int) -> list[Any]:
+    try:
+        raise ValueError((1, n), {"k": {n}}, b"x")
+    except ValueError as e:
+        problem = e
+    await double(1)
+    return [list(problem.args), str(problem), repr(problem)]
+
+
 @case((1,))
 async def raise_a_class(n: int) -> None:
     await double(n)

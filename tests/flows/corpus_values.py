@@ -63,6 +63,8 @@ async def comparisons(n: int) -> list[bool]:
         m >= 9,
         m == 3,
         m != 3,
+        9 < m < 100,
+        99 < m < 1 / 0,
         1 < m < 5,
         m in [3, 4],
         m not in (9,),
@@ -362,6 +364,22 @@ async def unbound_variable(flag: bool) -> int:
         x = 1
     await double(2)
     return x
+
+
+@case((True,), (False,))
+async def unbound_in_a_comprehension(flag: bool) -> list[Any]:
+    if await echo(flag):
+        x = 1
+    await double(2)
+    return [y + x for y in range(2)]
+
+
+@case((True,), (False,))
+async def unbound_in_a_generator(flag: bool) -> int:
+    if await echo(flag):
+        x = 1
+    await double(2)
+    return sum(y + x for y in range(2))
 
 
 @case((3,))

@@ -14,7 +14,7 @@ from tests.flows.programs import function_of
 from tests.flows.sharing_programs import SharingWriter
 from tests.flows.test_random_programs import NOT_COMPARED, check
 
-PROGRAMS = int(os.environ.get("FLOW_PROGRAMS", "400"))
+PROGRAMS = int(os.environ.get("FLOW_PROGRAMS", "250"))
 FIRST = int(os.environ.get("FLOW_FIRST", "0"))
 
 SEEN_BY_OTHERS = {

@@ -20,7 +20,7 @@ from tests.flows.parity import comparable
 from tests.flows.programs import Writer, function_of
 from tests.flows.simulator import Failed, Simulation
 
-PROGRAMS = int(os.environ.get("FLOW_PROGRAMS", "300"))
+PROGRAMS = int(os.environ.get("FLOW_PROGRAMS", "200"))
 FIRST = int(os.environ.get("FLOW_FIRST", "0"))
 ARGUMENTS = ((1, 4, [3, 0, 2]), (0, 7, []))
 NOT_COMPARED = "refused"

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.errors import PayloadRefused
+from holdfast.core.errors import FlowNotSupported, PayloadRefused
+from holdfast.core.flow_operations import attribute
 from holdfast.core.flow_values import UNBOUND, Raised, decode_value, encode_value, qualified_name, raised
 
 
@@ -134,3 +135,14 @@ def test_i21_a_failure_is_a_value_that_survives_its_class() -> None:
     assert back[0].is_a(LookupError)
     assert not back[0].is_a(ValueError)
     assert back[1] is UNBOUND
+
+
+def test_i21_arguments_that_could_not_be_kept_are_never_replaced_by_others() -> None:
+    record = raised(ValueError(object())).record
+    failure = Raised(record)
+    assert failure.args is None
+    assert repr(failure) == "ValueError(<arguments not kept>)"
+    with pytest.raises(FlowNotSupported, match="can't read 'args' of this ValueError"):
+        attribute(failure, "args")
+    with pytest.raises(FlowNotSupported, match="can't read 'code'"):
+        attribute(raised(ValueError("x")), "code")

@@ -4,11 +4,11 @@ In Python two variables may hold one object, and a change through one shows in t
 apart, so it makes changed copies instead; that is the same only while nobody else holds the object. This file finds
 out who might, and refuses the statement rather than mean something else by it.
 
-`shares(e)` is a set of (variable, its depth, depth in e): the object that far inside of the variable may be the one
-that far inside of the value of `e`; deeper parts follow. An assignment of `e` to a variable links the two. A change of
-what is `m` levels inside of a variable is refused if a link at most that deep was made at a node from which the change
-can be reached without the variable being assigned a new value in between. Arguments and results of actions are
-copies, so they link nothing.
+An assignment of `e` to a variable links it with the variables that `e` shares something with (`flow_sharing.py`). A
+change of what is `m` levels inside of a variable is refused if a link at most that deep was made at a node from which
+the change can be reached without the variable being assigned a new value in between. Where the variable's own object
+changes, and not an item of it, it must also be that a variable that is linked with it, directly or through others, is
+read after the change. Arguments and results of actions are copies, so they link nothing.
 """
 
 from __future__ import annotations
@@ -21,50 +21,27 @@ import msgspec
 from holdfast.authoring.flow_building import Building
 from holdfast.authoring.flow_dataflow import Control
 from holdfast.authoring.flow_refusals import refusal
-from holdfast.core.flow_expression_reading import free_variables, pattern_names
+from holdfast.authoring.flow_sharing import (
+    NOTHING_SHARED,
+    Known,
+    Shares,
+    bound_shares,
+    inside_new,
+    known_of,
+    part_of,
+    shares,
+    union,
+)
+from holdfast.core.flow_expression_reading import pattern_names
 from holdfast.core.flow_expressions import Expression
 from holdfast.core.flow_graph import FlowNode
 
 __all__ = ["with_owners"]
 
-Share = tuple[str, int, int]
-Shares = frozenset[Share]
-
-_NONE: Shares = frozenset()
-_DEEPEST = 4
-# Their results are new values that hold nothing of their arguments.
-_NEW_VALUES = frozenset(
-    (
-        "abs",
-        "all",
-        "any",
-        "ascii",
-        "bin",
-        "bool",
-        "bytes",
-        "chr",
-        "divmod",
-        "float",
-        "format",
-        "hex",
-        "int",
-        "len",
-        "oct",
-    )
-) | {"ord", "pow", "range", "repr", "round", "str"}
-_SHALLOW = frozenset({"dict", "frozenset", "list", "reversed", "set", "sorted", "tuple"})
-_PICKING = frozenset({"max", "min"})
-_ELEMENT_METHODS = frozenset({"get"})
-_SHALLOW_METHODS = frozenset(
-    ("copy", "difference", "intersection", "symmetric_difference", "union", "keys", "values", "items")
-)
 # What these methods are given is an item afterwards, or its items are.
 _ENTERING = frozenset({"append", "insert", "setdefault"})
 _WITH_KEY = frozenset({"insert", "setdefault"})
 _ENTERING_ITEMS = frozenset({"extend", "update", "symmetric_difference_update"})
-_SCALAR_OPERATIONS = frozenset(
-    ("const", "value", "unary", "compare", "format", "isinstance", "type_name", "matches", "more", "unbound", "slice")
-)
 
 
 class _Link(NamedTuple):
@@ -90,15 +67,16 @@ def with_owners(building: Building, control: Control, nodes: dict[str, FlowNode]
     changes = [change for node in nodes.values() for change in _changes(node)]
     if not changes:
         return nodes
-    elements = _elements(nodes)
+    known = known_of(nodes.values(), building.scalar_parameters, building.scalar_results)
     links: dict[str, list[_Link]] = {}
     for node in nodes.values():
-        for link in _links(node, elements):
+        for link in _links(node, known):
             links.setdefault(link.variable, []).append(link)
     walked = _walked(nodes)
+    live = _live_after(control)
     made = dict(nodes)
     for change in changes:
-        blame = _seen_by(control, change, links, elements) or _walked_over(nodes, change, walked)
+        blame = _seen_by(control, change, links, known, live) or _walked_over(nodes, change, walked)
         if blame is None:
             if change.soft:
                 made[change.node] = _owning(made[change.node])
@@ -143,21 +121,59 @@ def _owning(node: FlowNode) -> FlowNode:
 
 
 def _seen_by(
-    control: Control, change: _Change, links: Mapping[str, list[_Link]], elements: Mapping[str, Shares]
+    control: Control,
+    change: _Change,
+    links: Mapping[str, list[_Link]],
+    known: Known,
+    live: Mapping[str, frozenset[str]],
 ) -> str | None:
     near = [link for link in links.get(change.variable, ()) if link.depth <= change.level]
     if not near:
         return None
-    holding = _holding(control, change, elements)
-    for link in near:
-        if link.node in holding:
-            if link.other == change.variable or link.other[0] in "$*":
-                return f"something else that holds a part of `{_shown(change.variable)}`"
-            return f"`{_shown(link.other)}`"
-    return None
+    holding = _holding(control, change, known)
+    made = [link for link in near if link.node in holding]
+    if any(link.other in (change.variable, "*") for link in made):
+        return f"something else that holds a part of `{_shown(change.variable)}`"
+    if not made:
+        return None
+    seers = sorted(_linked(change.variable, links) - {change.variable})
+    if change.level == 0:
+        # An item may be in a container twice, so deeper changes can be seen through the variable itself.
+        seers = [name for name in seers if name in live[change.node]]
+    named = [name for name in seers if not name.startswith("$")]
+    if named:
+        return f"`{_shown(named[0])}`"
+    return f"something else that holds a part of `{_shown(change.variable)}`" if seers else None
 
 
-def _holding(control: Control, change: _Change, elements: Mapping[str, Shares]) -> set[str]:
+def _linked(variable: str, links: Mapping[str, list[_Link]]) -> set[str]:
+    """Every variable that may share something with this one, directly or through others."""
+    found: set[str] = set()
+    waiting = [variable]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += [link.other for link in links.get(name, ())]
+    return found
+
+
+def _live_after(control: Control) -> dict[str, frozenset[str]]:
+    """For every node the variables that may be read after it before they are assigned anew."""
+    live_in: dict[str, frozenset[str]] = {name: frozenset() for name in control.nodes}
+    waiting = list(control.nodes)
+    while waiting:
+        name = waiting.pop()
+        found = control.reads(control.nodes[name])
+        for step in control.steps[name]:
+            found |= live_in[step.target] - step.assigns - step.forgets
+        if found != live_in[name]:
+            live_in[name] = found
+            waiting += [before for before, _ in control.before.get(name, ())]
+    return {name: frozenset().union(*(live_in[step.target] for step in control.steps[name])) for name in control.nodes}
+
+
+def _holding(control: Control, change: _Change, known: Known) -> set[str]:
     """The nodes from which control can go to the change while the variable keeps its object."""
     found: set[str] = set()
     passed: set[str] = set()
@@ -166,7 +182,7 @@ def _holding(control: Control, change: _Change, elements: Mapping[str, Shares]) 
         for name, failing in control.before.get(waiting.pop(), ()):
             found.add(name)
             node = control.nodes[name]
-            rebinds = change.variable in node.assigns and not _keeps_object(node, change.variable, elements)
+            rebinds = change.variable in node.assigns and not _keeps_object(node, change.variable, known)
             # A node that fails has assigned nothing.
             if name not in passed and (failing or not rebinds):
                 passed.add(name)
@@ -174,14 +190,14 @@ def _holding(control: Control, change: _Change, elements: Mapping[str, Shares]) 
     return found
 
 
-def _keeps_object(node: FlowNode, variable: str, elements: Mapping[str, Shares]) -> bool:
+def _keeps_object(node: FlowNode, variable: str, known: Known) -> bool:
     """Whether the variable may still hold a part of what it held before: `a = a`, `a = a or b`, `a += b`."""
     expression = node.expression
     if expression is None or node.is_frontier:
         return False
     if expression[0] in ("mutated", "mutated_with"):
         return bool(expression[1] == variable)
-    return any(name == variable for name, _, _ in _shares(expression, {}, elements))
+    return any(name == variable for name, _, _ in shares(expression, {}, known))
 
 
 # --- lists that are walked while they change ---------------------------------------------------------------------
@@ -223,39 +239,28 @@ def _walked_over(nodes: Mapping[str, FlowNode], change: _Change, walked: Mapping
 # --- links -------------------------------------------------------------------------------------------------------
 
 
-def _elements(nodes: Mapping[str, FlowNode]) -> dict[str, Shares]:
-    """What the items of a loop's sequence share."""
-    return {
-        node.target: _shares(node.expression, {}, {})
-        for node in nodes.values()
-        if isinstance(node.target, str) and node.expression is not None and node.target.startswith("$items")
-    }
-
-
-def _links(node: FlowNode, elements: Mapping[str, Shares]) -> Iterator[_Link]:
+def _links(node: FlowNode, known: Known) -> Iterator[_Link]:
     expression = node.expression
     if expression is None or node.target is None or node.is_frontier:
         return
     if expression[0] in ("mutated", "mutated_with"):
-        yield from _links_of_change(node, elements)
+        yield from _links_of_change(node, known)
         return
-    yield from _links_of_pattern(node.id, node.target, expression, elements)
+    yield from _links_of_pattern(node.id, node.target, expression, known)
 
 
-def _links_of_pattern(
-    node: str, pattern: Any, expression: Expression, elements: Mapping[str, Shares]
-) -> Iterator[_Link]:
+def _links_of_pattern(node: str, pattern: Any, expression: Expression, known: Known) -> Iterator[_Link]:
     if not isinstance(pattern, str) and expression[0] == "tuple" and len(pattern) == len(expression):
         plain = all(isinstance(part, str) or part[0] != "rest" for part in pattern[1:])
         if plain and all(part[0] != "star" for part in expression[1:]):
             for target, part in zip(pattern[1:], expression[1:], strict=True):
-                yield from _links_of_pattern(node, target, part, elements)
+                yield from _links_of_pattern(node, target, part, known)
             return
-    yield from _bind(node, pattern, _shares(expression, {}, elements))
+    yield from _bind(node, pattern, shares(expression, {}, known))
 
 
 def _bind(node: str, pattern: Any, shared: Shares) -> Iterator[_Link]:
-    for name, part in _bound(pattern, shared):
+    for name, part in bound_shares(pattern, shared):
         for other, other_depth, depth in part:
             if other == name and other_depth == depth:
                 continue
@@ -264,35 +269,25 @@ def _bind(node: str, pattern: Any, shared: Shares) -> Iterator[_Link]:
                 yield _Link(node, other, other_depth, name)
 
 
-def _bound(pattern: Any, shared: Shares) -> Iterator[tuple[str, Shares]]:
-    if isinstance(pattern, str):
-        yield pattern, shared
-    elif pattern[0] == "rest":
-        yield from _bound(pattern[1], _inside_new(shared))
-    else:
-        for target in pattern[1:]:
-            yield from _bound(target, _part_of(shared))
-
-
-def _links_of_change(node: FlowNode, elements: Mapping[str, Shares]) -> Iterator[_Link]:
+def _links_of_change(node: FlowNode, known: Known) -> Iterator[_Link]:
     """What enters a container is inside of it from now on; what a method gives back came out of it."""
     _, root, path, change = node.expression
     level = len(path)
-    shared, given = _NONE, _NONE
+    shared, given = NOTHING_SHARED, NOTHING_SHARED
     if change[0] == "set":
-        shared = _inside_new(_shares(change[2], {}, elements))
+        shared = inside_new(shares(change[2], {}, known))
     elif change[0] == "augment":
-        shared = _inside_new(_inside_new(_part_of(_shares(change[3], {}, elements))))
+        shared = inside_new(inside_new(part_of(shares(change[3], {}, known))))
     elif change[0] == "call":
         # A key or an index holds nothing that could be changed: what can be hashed can't.
         args = change[2][1:] if change[1] in _WITH_KEY else change[2]
         parts = [part[1] if part[0] == "star" else part for part in args] + [part[2] for part in change[3]]
-        given = _union(_shares(part, {}, elements) for part in parts if part[0] != "lambda")
+        given = union(shares(part, {}, known) for part in parts if part[0] != "lambda")
         if change[1] in _ENTERING:
-            shared = _inside_new(given)
+            shared = inside_new(given)
         elif change[1] in _ENTERING_ITEMS:
-            items = _part_of(given)
-            shared = _inside_new(given) | _inside_new(items) | _inside_new(_part_of(items))
+            items = part_of(given)
+            shared = inside_new(given) | inside_new(items) | inside_new(part_of(items))
     for other, other_depth, depth in shared:
         yield _Link(node.id, root, level + depth, other)
         if other != "*":
@@ -301,130 +296,3 @@ def _links_of_change(node: FlowNode, elements: Mapping[str, Shares]) -> Iterator
         result = pattern_names(node.target)[1]
         taken = frozenset({(root, level + 1, 0), (root, level + 1, 1)}) | given
         yield from _bind(node.id, result, taken)
-
-
-# --- what an expression shares -----------------------------------------------------------------------------------
-
-
-def _shares(expression: Expression, names: Mapping[str, Shares], elements: Mapping[str, Shares]) -> Shares:
-    """`names` are those of comprehensions around the expression."""
-    head = expression[0]
-    if head in _SCALAR_OPERATIONS:
-        return _NONE
-    if head == "var":
-        name = expression[1]
-        return names[name] if name in names else frozenset({(name, 0, 0)})
-    if head == "element":
-        return _part_of(elements.get(expression[1], _NONE))
-    if head in ("list", "tuple", "set", "dict"):
-        return _display(expression[1:], names, elements)
-    if head == "make":
-        return _display(expression[2], names, elements) | _display(expression[3], names, elements)
-    if head in ("binary", "augment"):
-        return _operator(expression, names, elements)
-    if head in ("and", "or"):
-        return _union(_shares(part, names, elements) for part in expression[1:])
-    if head == "if":
-        return _shares(expression[2], names, elements) | _shares(expression[3], names, elements)
-    if head == "item":
-        whole = _shares(expression[1], names, elements)
-        return _inside_new(_part_of(whole)) if expression[2][0] == "slice" else _part_of(whole)
-    if head == "attr":
-        return _part_of(_shares(expression[1], names, elements))
-    if head == "call":
-        return _function(expression, names, elements)
-    if head == "method":
-        return _method(expression, names, elements)
-    if head == "comprehension":
-        return _comprehension(expression, names, elements)
-    return _anything([expression], names, elements)
-
-
-def _union(parts: Iterator[Shares]) -> Shares:
-    return frozenset().union(*parts)
-
-
-def _part_of(shared: Shares) -> Shares:
-    """What any item of the value shares."""
-    return frozenset((name, depth + 1, 0) if here == 0 else (name, depth, here - 1) for name, depth, here in shared)
-
-
-def _inside_new(shared: Shares) -> Shares:
-    """What a new container shares whose items share this."""
-    return frozenset((name, depth, here + 1) for name, depth, here in shared if here < _DEEPEST)
-
-
-def _display(parts: tuple[Expression, ...], names: Mapping[str, Shares], elements: Mapping[str, Shares]) -> Shares:
-    found: Shares = _NONE
-    for part in parts:
-        if part[0] == "star":
-            found |= _inside_new(_part_of(_shares(part[1], names, elements)))
-        elif part[0] in ("pair", "keyword"):
-            found |= _inside_new(_shares(part[2], names, elements))
-        else:
-            found |= _inside_new(_shares(part, names, elements))
-    return found
-
-
-def _operator(expression: Expression, names: Mapping[str, Shares], elements: Mapping[str, Shares]) -> Shares:
-    _, symbol, left, right = expression[:4]
-    both = _shares(left, names, elements) | _shares(right, names, elements)
-    if symbol == "*":
-        # [[]] * 3 is one list three times.
-        return _inside_new(_part_of(both)) | frozenset({("*", 0, 1)})
-    kept = _inside_new(_part_of(both)) if symbol in ("+", "|", "&", "-", "^") else _NONE
-    if expression[0] == "augment":
-        kept |= _shares(left, names, elements)
-    return kept
-
-
-def _function(expression: Expression, names: Mapping[str, Shares], elements: Mapping[str, Shares]) -> Shares:
-    _, name, args, keywords = expression
-    if name in _NEW_VALUES or name.startswith("math."):
-        return _NONE
-    whole = _union(_shares(part[1] if part[0] == "star" else part, names, elements) for part in args)
-    if name in _SHALLOW:
-        found = _inside_new(_part_of(whole))
-        if name == "dict":  # dict(pairs): keys and values are items of the pairs
-            found |= _inside_new(_part_of(_part_of(whole)))
-            found |= _display(keywords, names, elements)
-        return found
-    if name in _PICKING:
-        return whole | _part_of(whole) | _union(_shares(part[2], names, elements) for part in keywords)
-    if name in ("enumerate", "zip"):
-        return _inside_new(_inside_new(_part_of(whole)))
-    return _anything([*args, *(part[2] for part in keywords)], names, elements)
-
-
-def _method(expression: Expression, names: Mapping[str, Shares], elements: Mapping[str, Shares]) -> Shares:
-    _, name, receiver, args, _ = expression
-    whole = _shares(receiver, names, elements)
-    if name in _ELEMENT_METHODS:
-        return _part_of(whole) | _union(_shares(part, names, elements) for part in args)
-    if name in _SHALLOW_METHODS:
-        found = _inside_new(_part_of(whole))
-        if name == "items":
-            found |= _inside_new(found)
-        return found | _union(_inside_new(_part_of(_shares(part, names, elements))) for part in args)
-    return _NONE  # the other methods belong to texts, numbers and dates, or give numbers
-
-
-def _comprehension(expression: Expression, names: Mapping[str, Shares], elements: Mapping[str, Shares]) -> Shares:
-    _, kind, element, clauses = expression
-    inner = dict(names)
-    for target, items, _ in clauses:
-        part = _part_of(_shares(items, inner, elements))
-        inner.update(_bound(target, part))
-    if kind == "dict":
-        return _inside_new(_shares(element[0], inner, elements) | _shares(element[1], inner, elements))
-    return _inside_new(_shares(element, inner, elements))
-
-
-def _anything(parts: list[Expression], names: Mapping[str, Shares], elements: Mapping[str, Shares]) -> Shares:
-    """The worst case: any part of the result may be any part of what goes in."""
-    found: set[Share] = set()
-    for part in parts:
-        for name in free_variables(part):
-            roots = {share[0] for share in names[name]} if name in names else {name}
-            found |= {(root, depth, here) for root in roots for depth in range(_DEEPEST) for here in range(_DEEPEST)}
-    return frozenset(found)

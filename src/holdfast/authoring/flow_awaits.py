@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.flow_building import FunctionFrame, Place, Stage
-from holdfast.authoring.flow_constants import constant, learn_hints
+from holdfast.authoring.flow_constants import constant, is_scalar_hint, learn_hints
 from holdfast.authoring.flow_expressions import compile_expression
 from holdfast.authoring.flow_source import UNDEFINED, FlowSource
 from holdfast.authoring.flow_value_calls import compile_arguments
@@ -73,7 +73,7 @@ def compile_await(stage: Stage, node: ast.Await, target: str | None) -> str:
         _inline(stage, node, made, inlined, result)
         return result
     remote = remote_call(stage, made, frozenset())
-    stage.emit(
+    name = stage.emit(
         "action",
         remote.label,
         node,
@@ -82,7 +82,18 @@ def compile_await(stage: Stage, node: ast.Await, target: str | None) -> str:
         expression=remote.arguments,
         target=result,
     )
+    if remote.category == "timer" or _gives_scalar(found):
+        stage.building.scalar_results.add(name)
     return result
+
+
+def _gives_scalar(found: Any) -> bool:
+    """Whether the annotation of the result says that it can't be changed. The codec sees to it."""
+    try:
+        hints = typing.get_type_hints(found.fn)
+    except Exception:
+        return False
+    return "return" in hints and is_scalar_hint(hints["return"])
 
 
 def _is_itself(stage: Stage, node: ast.expr) -> bool:

@@ -39,6 +39,10 @@ class Building:
         self.edges: list[OrderEdge] = []
         self.ends: list[End] = []
         self.sequences: set[str] = set()
+        self.scalar_parameters: dict[str, bool] = {}
+        """For every parameter whether its annotation says that its value can't be changed."""
+        self.scalar_results: set[str] = set()
+        """The frontier nodes whose annotation says that their result can't be changed."""
         self.types: dict[str, type] = {}
         self.references: dict[str, Any] = {}
         self._taken: dict[str, int] = {}

@@ -21,7 +21,7 @@ from typing import Any
 
 from holdfast.authoring.flow_aliases import with_owners
 from holdfast.authoring.flow_building import Building, End, FunctionFrame, Place, Stage
-from holdfast.authoring.flow_constants import constant, learn_hints
+from holdfast.authoring.flow_constants import constant, is_scalar_hint, learn_hints
 from holdfast.authoring.flow_dataflow import (
     Control,
     data_edges,
@@ -114,6 +114,8 @@ def _parameters(building: Building, function: Callable[..., Any], source: FlowSo
                     "use None as the default and make the value in the flow",
                 )
         found.append(FlowParameter(parameter.name, default))
+        annotated = parameter.name in hints and parameter.default is inspect.Parameter.empty
+        building.scalar_parameters[parameter.name] = annotated and is_scalar_hint(hints[parameter.name])
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ import datetime
 import decimal
 import enum
 import inspect
+import types
 import typing
 import uuid
 from typing import Any
@@ -22,7 +23,15 @@ from holdfast.core.flow_expressions import Expression
 from holdfast.core.flow_operations import STANDARD_TYPES
 from holdfast.core.flow_values import pack, qualified_name
 
-__all__ = ["constant", "is_record_type", "learn_hints", "named_constant", "refer_to", "type_references"]
+__all__ = [
+    "constant",
+    "is_record_type",
+    "is_scalar_hint",
+    "learn_hints",
+    "named_constant",
+    "refer_to",
+    "type_references",
+]
 
 _SCALARS = (bytes, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID)
 
@@ -119,6 +128,16 @@ def type_references(stage: Stage, node: ast.expr) -> tuple[str, ...]:
             "name a class of the module, or a tuple of classes",
         )
     return (refer_to(stage, node, found),)
+
+
+def is_scalar_hint(hint: Any) -> bool:
+    """Whether every value with this annotation is one that can't be changed and holds nothing that can."""
+    if hint is None or (inspect.isclass(hint) and not typing.get_args(hint)):
+        kinds = (str, int, float, complex, type(None), *_SCALARS)
+        return hint is None or hint in kinds or hint is bool or issubclass(hint, enum.Enum)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return all(is_scalar_hint(part) for part in typing.get_args(hint))
+    return False
 
 
 def learn_hints(building: Building, hint: Any, seen: set[int] | None = None) -> None:

@@ -150,6 +150,10 @@ def projection(
 
     With `batch=True` it gets lists of up to `batch_size`. An event that it cannot handle is retried as `retry` says,
     and then stops this projection, and only this one.
+
+    Up to `batch_size` events share a transaction, and what is written through `tx` commits with the position: exactly
+    once. Whatever else a handler does (a mail, another database, a list in memory) happens at least once: a batch that
+    is rolled back, or whose owner dies, is given again. `tx` holds SQLite's one writer, so keep the handler short.
     """
     sources = _checked_deciders(deciders)
     if type(batch) is not bool:

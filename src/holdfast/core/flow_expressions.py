@@ -26,10 +26,11 @@ from holdfast.core.flow_operations import (
     UNARY,
     attribute,
     call_method,
+    changes_in_place,
     mutate,
     writable,
 )
-from holdfast.core.flow_values import UNBOUND, KnownTypes, Raised, raised, unpack
+from holdfast.core.flow_values import UNBOUND, KnownTypes, Raised, raised, unpack, with_record
 
 __all__ = [
     "OPERATIONS",
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 Expression = tuple[Any, ...]
+
+LONGEST_COMPREHENSION: Final = 1_000_000
 
 
 class FlowRaised(Exception):
@@ -87,15 +90,26 @@ class Scope(Protocol):
 class _Inner:
     """The scope of a comprehension or a lambda: its own names first, then those around it."""
 
-    __slots__ = ("_names", "_outer", "environment")
+    __slots__ = ("_is_function", "_names", "_outer", "environment")
 
-    def __init__(self, outer: Scope, names: dict[str, Any]) -> None:
+    def __init__(self, outer: Scope, names: dict[str, Any], is_function: bool) -> None:
         self._outer = outer
         self._names = names
+        self._is_function = is_function
         self.environment = outer.environment
 
     def get(self, name: str) -> Any:
-        return self._names[name] if name in self._names else self._outer.get(name)
+        if name in self._names:
+            return self._names[name]
+        try:
+            return self._outer.get(name)
+        except UnboundLocalError:
+            if not self._is_function:
+                raise
+            shown = name.rpartition("/")[2]
+            raise NameError(
+                f"cannot access free variable {shown!r} where it is not associated with a value in enclosing scope"
+            ) from None
 
     def element(self, name: str) -> Any:
         return self._outer.element(name)
@@ -105,6 +119,16 @@ class _Inner:
 
     def log(self, logger: str, level: str, args: list[Any], kwargs: dict[str, Any]) -> None:
         self._outer.log(logger, level, args, kwargs)
+
+
+def _comprehensions_are_functions() -> bool:
+    """Whether this Python runs a comprehension as a function of its own, which shows in its errors."""
+    if not OPERATIONS:
+        unbound = 1
+    try:
+        return bool([unbound for _ in (1,)])  # type: ignore[possibly-undefined]
+    except NameError as error:
+        return type(error) is NameError
 
 
 def evaluate(expression: Expression, scope: Scope) -> Any:
@@ -167,6 +191,8 @@ def _keywords(pairs: tuple[Expression, ...], scope: Scope) -> dict[str, Any]:
             values[name] = value
             continue
         for key, item in _mapping(value).items():
+            if not isinstance(key, str):
+                raise TypeError("keywords must be strings")
             if key in values:
                 raise TypeError(f"got multiple values for keyword argument {key!r}")
             values[key] = item
@@ -214,6 +240,11 @@ def augmented(symbol: str, left: Any, right: Any, owned: bool) -> Any:
                 hint=f"write `a = a {symbol} b`, which makes a new one",
             )
         left = left.copy()
+    elif changes_in_place(left, symbol):
+        raise FlowNotSupported(
+            f"`{symbol}=` would change a {type(left).__name__} in place",
+            hint=f"write `a = a {symbol} b`, or make a new one with dataclasses.replace",
+        )
     return AUGMENTED[symbol](left, right)
 
 
@@ -339,7 +370,7 @@ def _type_name(expression: Expression, scope: Scope) -> str:
 def _comprehension(expression: Expression, scope: Scope) -> Any:
     _, kind, element, clauses = expression
     inner_names: dict[str, Any] = {}
-    inner = _Inner(scope, inner_names)
+    inner = _Inner(scope, inner_names, kind == "generator" or _COMPREHENSIONS_ARE_FUNCTIONS)
     # The first sequence is computed around the comprehension, at once, as Python does.
     first = iter(evaluate(clauses[0][1], scope))
     turns = _turns(clauses, 0, first, inner, inner_names)
@@ -356,7 +387,12 @@ def _turns(
     clauses: tuple[Any, ...], depth: int, items: Iterator[Any], scope: Scope, names: dict[str, Any]
 ) -> Iterator[None]:
     target, _, conditions = clauses[depth]
-    for item in items:
+    for count, item in enumerate(items):
+        if count == LONGEST_COMPREHENSION:
+            raise FlowNotSupported(
+                f"a comprehension of over {LONGEST_COMPREHENSION:,} items is too much inside of a flow",
+                hint="compute it in an action",
+            )
         bind_pattern(target, item, names)
         if not all(evaluate(condition, scope) for condition in conditions):
             continue
@@ -373,7 +409,7 @@ def _lambda(expression: Expression, scope: Scope) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         if len(args) != len(parameters):
             raise TypeError(f"<lambda>() takes {len(parameters)} positional arguments but {len(args)} were given")
-        return evaluate(body, _Inner(scope, dict(zip(parameters, args, strict=True))))
+        return evaluate(body, _Inner(scope, dict(zip(parameters, args, strict=True)), True))
 
     return call
 
@@ -432,7 +468,7 @@ def _raise(expression: Expression, scope: Scope) -> Any:
     failure = _failure(evaluate(expression[1], scope))
     if expression[2] is not None:
         cause = evaluate(expression[2], scope)
-        failure = _caused(failure, None if cause is None else _failure(cause))
+        failure = with_record(failure, cause=None if cause is None else _failure(cause).record)
     raise FlowRaised(failure)
 
 
@@ -440,12 +476,6 @@ def _failure(value: Any) -> Raised:
     if not isinstance(value, Raised):
         raise TypeError("exceptions must derive from BaseException")
     return value
-
-
-def _caused(failure: Raised, cause: Raised | None) -> Raised:
-    record = failure.record
-    fields = {name: getattr(record, name) for name in record.__struct_fields__}
-    return Raised(type(record)(**(fields | {"cause": None if cause is None else cause.record})))
 
 
 def _matches(expression: Expression, scope: Scope) -> bool:
@@ -548,3 +578,5 @@ OPERATIONS: Final[Mapping[str, Callable[[Expression, Scope], Any]]] = {
     "mutated": _mutated,
     "mutated_with": _mutated_with,
 }
+
+_COMPREHENSIONS_ARE_FUNCTIONS: Final = _comprehensions_are_functions()

@@ -181,6 +181,8 @@ class FlowGraph:
     _written: dict[tuple[str, str], tuple[DataEdge, ...]] = field(init=False, repr=False, compare=False)
     _inboxes: dict[str, dict[str, int]] = field(init=False, repr=False, compare=False)
     _loop_nodes: dict[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    memo: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """For those who derive something from a node again and again: the graph never changes."""
 
     def __post_init__(self) -> None:
         by_id = {node.id: node for node in self.nodes}

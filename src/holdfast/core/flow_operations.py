@@ -8,6 +8,7 @@ locale), reach behind a value (`str.format` can read attributes), or keep a refe
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime
 import decimal
@@ -39,6 +40,7 @@ __all__ = [
     "VIEW_METHODS",
     "attribute",
     "call_method",
+    "changes_in_place",
     "mutate",
     "writable",
 ]
@@ -94,6 +96,17 @@ AUGMENTED: Final[dict[str, Callable[[Any, Any], Any]]] = BINARY | {
     "|": operator.ior,
     "^": operator.ixor,
 }
+
+_IN_PLACE: Final = {
+    "+": "__iadd__", "-": "__isub__", "*": "__imul__", "/": "__itruediv__", "//": "__ifloordiv__", "%": "__imod__",
+    "**": "__ipow__", "&": "__iand__", "|": "__ior__", "^": "__ixor__", "<<": "__ilshift__", ">>": "__irshift__",
+}  # fmt: skip
+
+
+def changes_in_place(value: Any, symbol: str) -> bool:
+    """Whether `value symbol= other` would change the value itself."""
+    return hasattr(type(value), _IN_PLACE[symbol])
+
 
 UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     "-": operator.neg,
@@ -163,6 +176,8 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "pow": _pow,
     "asyncio.sleep": _delay,
     "hf.sleep": _span,
+    "copy.copy": copy.copy,
+    "copy.deepcopy": copy.deepcopy,
     "dataclasses.replace": _replaced,
     "msgspec.structs.replace": msgspec.structs.replace,
 }
@@ -274,12 +289,17 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def _attribute_of_failure(value: Raised, name: str) -> Any:
-    if name == "args":
-        return value.args
+    args = value.args
+    if name == "args" and args is not None:
+        return args
     state = value.record.state or {}
     if name in state:
         return state[name]
-    raise AttributeError(f"{value.record.type!r} object has no attribute {name!r}")
+    raise FlowNotSupported(
+        f"a flow can't read {name!r} of this {value.record.type}: of a failure its text is kept, and its args and "
+        "attributes where JSON can hold them",
+        hint="catch the exception in the action and return what the flow needs",
+    )
 
 
 def _not_allowed(kind: type, name: str) -> FlowNotSupported:

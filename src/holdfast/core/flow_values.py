@@ -25,7 +25,18 @@ from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error
 from holdfast.core.codec_faithful import MAX_INT, MIN_INT, record_parts, short
 from holdfast.core.errors import PayloadRefused
 
-__all__ = ["UNBOUND", "KnownTypes", "Raised", "Unbound", "decode_value", "encode_value", "pack", "raised", "unpack"]
+__all__ = [
+    "UNBOUND",
+    "KnownTypes",
+    "Raised",
+    "Unbound",
+    "decode_value",
+    "encode_value",
+    "pack",
+    "raised",
+    "unpack",
+    "with_record",
+]
 
 KnownTypes = Mapping[str, type]
 """Types by qualified name."""
@@ -47,17 +58,22 @@ class Raised(msgspec.Struct, frozen=True, eq=False):
     """An exception as a value of a flow: its text, arguments and types, without its class."""
 
     record: ErrorRecord
+    made_from: tuple[object, ...] | None = None
+    """The arguments, if the flow itself made the exception: values of any kind, where a record has JSON's only."""
 
     def __str__(self) -> str:
         return self.record.message
 
     def __repr__(self) -> str:
-        return f"{self.record.type}({', '.join(map(repr, self.args))})"
+        args = self.args
+        return f"{self.record.type}({'<arguments not kept>' if args is None else ', '.join(map(repr, args))})"
 
     @property
-    def args(self) -> tuple[object, ...]:
-        """What the exception was made from, where that could be kept; else its text."""
-        return (self.record.message,) if self.record.args is None else tuple(self.record.args)
+    def args(self) -> tuple[object, ...] | None:
+        """What the exception was made from; None if that could not be kept."""
+        if self.made_from is not None:
+            return self.made_from
+        return None if self.record.args is None else tuple(self.record.args)
 
     def is_a(self, kind: type) -> bool:
         """Whether `except kind` catches it: by the names of its types, since it may come from another process."""
@@ -70,7 +86,13 @@ class Raised(msgspec.Struct, frozen=True, eq=False):
 def raised(error: BaseException, traceback: str = "") -> Raised:
     """The exception as a value, with the flow's own place instead of the interpreter's frames."""
     record = decode_error(encode_error(error.with_traceback(None)))
-    return Raised(msgspec.structs.replace(record, traceback=traceback))
+    return Raised(msgspec.structs.replace(record, traceback=traceback), error.args)
+
+
+def with_record(failure: Raised, **changes: object) -> Raised:
+    """The same failure with another place or cause."""
+    fields = {name: getattr(failure.record, name) for name in failure.record.__struct_fields__}
+    return Raised(ErrorRecord(**(fields | changes)), failure.made_from)
 
 
 def qualified_name(kind: type) -> str:
@@ -136,7 +158,10 @@ def pack(value: object, known: KnownTypes, owner: str) -> Any:
 
 def _pack_user_type(value: object, known: KnownTypes, owner: str) -> Any:
     if isinstance(value, Raised):
-        return {_TAG: "raised", "v": msgspec.to_builtins(value.record)}
+        packed = {_TAG: "raised", "v": msgspec.to_builtins(value.record)}
+        if value.made_from is not None and list(value.made_from) != value.record.args:
+            packed["a"] = [pack(item, known, owner) for item in value.made_from]
+        return packed
     if value is UNBOUND:
         return {_TAG: "unbound"}
     kind = type(value)
@@ -267,7 +292,9 @@ _READERS: Final[dict[str, Callable[[Any, KnownTypes], Any]]] = {
     "Decimal": lambda packed, known: decimal.Decimal(packed["v"]),
     "UUID": lambda packed, known: uuid.UUID(packed["v"]),
     "complex": lambda packed, known: complex(packed["v"]),
-    "raised": lambda packed, known: Raised(msgspec.convert(packed["v"], ErrorRecord)),
+    "raised": lambda packed, known: Raised(
+        msgspec.convert(packed["v"], ErrorRecord), tuple(unpack(packed["a"], known)) if "a" in packed else None
+    ),
     "unbound": lambda packed, known: UNBOUND,
     "enum": lambda packed, known: _known_type(packed["t"], known)(unpack(packed["v"], known)),
     "namedtuple": lambda packed, known: _known_type(packed["t"], known)(*unpack(packed["v"], known)),

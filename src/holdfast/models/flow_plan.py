@@ -71,7 +71,19 @@ def analyse_subgraph(graph: FlowGraph, node_id: str) -> SubgraphAnalysis:
     """The inline nodes and frontier nodes that the completion of this node can reach, and the inbox rows to fetch."""
     address = parse_address(node_id)
     start = graph.node(address.node)
-    inline: dict[str, None] = {}
+    found = graph.memo.get(start.id)
+    if found is None:
+        found = graph.memo[start.id] = _reachable(graph, start)
+    inline, frontier, everything = found
+    reads = tuple(
+        InboxRead(str(FlowAddress(start.id, address.passes[:depth])), variable, variable in graph.sequences)
+        for variable, depth in graph.inbox_of(start.id).items()
+    )
+    return SubgraphAnalysis(inline, frontier, everything, reads)
+
+
+def _reachable(graph: FlowGraph, start: FlowNode) -> tuple[tuple[str, ...], tuple[FrontierNode, ...], frozenset[str]]:
+    inline: set[str] = set()
     frontier: dict[str, FrontierNode] = {}
     waiting = [edge.target for edge in graph.leaving(start.id)]
     if start.barrier is None and start.on_error is not None:
@@ -85,15 +97,14 @@ def analyse_subgraph(graph: FlowGraph, node_id: str) -> SubgraphAnalysis:
         if node.is_frontier:
             frontier[node.id] = FrontierNode(node.id, node.category or "action", node.required)
         else:
-            inline[node.id] = None
+            inline.add(node.id)
             waiting += [edge.target for edge in graph.leaving(node.id)]
-    order = [node.id for node in graph.nodes if node.id in inline]
-    reads = tuple(
-        InboxRead(str(FlowAddress(start.id, address.passes[:depth])), variable, variable in graph.sequences)
-        for variable, depth in graph.inbox_of(start.id).items()
+    in_order = [node.id for node in graph.nodes]
+    return (
+        tuple(name for name in in_order if name in inline),
+        tuple(frontier[name] for name in in_order if name in frontier),
+        frozenset(inline) | frozenset(frontier),
     )
-    stops = tuple(frontier[node.id] for node in graph.nodes if node.id in frontier)
-    return SubgraphAnalysis(tuple(order), stops, frozenset(inline) | frozenset(frontier), reads)
 
 
 # --- planning ----------------------------------------------------------------------------------------------------

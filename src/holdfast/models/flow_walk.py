@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.core.codec_failure import ErrorRecord
 from holdfast.core.errors import FlowNotSupported, NoProgress, RunError
 from holdfast.core.flow_addresses import FlowAddress
 from holdfast.core.flow_expressions import Environment, FlowRaised, bind_pattern, evaluate
 from holdfast.core.flow_graph import CHUNK, FlowGraph, FlowNode, OrderEdge, expression_of
-from holdfast.core.flow_values import UNBOUND, Raised, raised
+from holdfast.core.flow_values import UNBOUND, Raised, raised, with_record
 from holdfast.models.flow_steps import (
     LENGTH,
     CompletionPlan,
@@ -225,7 +224,7 @@ class Walk:
 
     def _to_handler(self, node: FlowNode, failure: Raised) -> None:
         if not failure.record.traceback:
-            failure = _placed(failure, self._place(node))
+            failure = with_record(failure, traceback=self._place(node))
         if node.on_error is None:
             self._end = InstanceCompletion("failed", str(FlowAddress(node.id, self._passes)), failure=failure.record)
             raise _Stop
@@ -331,9 +330,3 @@ class Walk:
             if self._passes[level] != self._start.passes[level]:
                 return (Release(self._graph.loop_nodes(loop), self._start.passes[: level + 1]),)
         return ()
-
-
-def _placed(failure: Raised, place: str) -> Raised:
-    record = failure.record
-    fields = {name: getattr(record, name) for name in record.__struct_fields__}
-    return Raised(ErrorRecord(**(fields | {"traceback": place})))
