@@ -30,7 +30,8 @@ PAGE = 200
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What would become of one run: `verdict` is "fine", "changes" (a DAG that follows its class) or "breaks".
 
-    Of a decider: what this code makes of all that it has stored, or one problem with it and a run in which it shows.
+    Of a decider: what this code makes of all that it has stored, or one problem with it and a run in which it shows;
+    "changes" is then what nothing fails on, and somebody should know: a stored field that is not read any more.
     """
 
     run: str | None
@@ -65,9 +66,11 @@ async def check_runs(engine: Engine, workflows: Iterable[str] | None = None) -> 
 
 async def _check_decider(engine: Engine, workflow: str, code: BoundDecider) -> AsyncIterator[Checked]:
     fine = True
-    async for run, problem in problems_of(engine, workflow, code):
+    async for problem in problems_of(engine, workflow, code):
         fine = False
-        yield Checked(run=run, workflow=workflow, verdict="breaks", difference=problem, what="decider")
+        yield Checked(
+            run=problem.run, workflow=workflow, verdict=problem.verdict, difference=problem.text, what="decider"
+        )
     if fine and (workflow == code.name or await engine.store.find(FindRuns(workflow=workflow, limit=1))):
         yield Checked(run=None, workflow=workflow, verdict="fine", what="decider")
 

@@ -1,13 +1,16 @@
 """Before a deploy: does this code still understand what a decider has stored? Nothing is started or written.
 
 Streams and instances may be very many, so what is read is a sample that finds what goes wrong in practice: one event of
-every type and version, one pending effect, timer and queued input of every type, and the streams of some instances as
-a whole. A problem in any of them breaks instances after the deploy; no problem is no proof.
+every type and version, one pending effect, timer and queued input of every type, dead letters, and the streams of some
+instances as a whole. A problem in any of them breaks instances after the deploy, or loses what they hold; no problem is
+no proof.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.decider_code import BoundDecider
@@ -29,19 +32,28 @@ EVENTS_FOLDED = 100_000
 RUNS_LOOKED_AT = 5_000
 INBOXES_READ = 100
 INPUTS_READ = 20
+DEAD_LOOKED_AT = 1_000
 PAGE = 500
 
-Problem = tuple[str, str]
-"""A run in which it shows, and what is wrong."""
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A run in which it shows, what is wrong, and whether the code `breaks` on it or only `changes` something."""
+
+    run: str
+    text: str
+    verdict: str = "breaks"
 
 
 async def problems_of(engine: Engine, workflow: str, code: BoundDecider) -> AsyncIterator[Problem]:
     """What this code does not understand of the instances stored under a decider's name, one problem of each sort."""
     unread = False
     async for problem in _events(engine, workflow, code):
-        unread = True
+        unread = unread or problem.verdict == "breaks"
         yield problem
     async for problem in _pending_work(engine, workflow, code):
+        yield problem
+    for problem in await _dead_letters(engine, workflow, code):
         yield problem
     folding = not unread  # whoever cannot read an event cannot fold its stream: that is the same problem once more
     seen: set[str] = set()
@@ -53,7 +65,7 @@ async def problems_of(engine: Engine, workflow: str, code: BoundDecider) -> Asyn
             trouble = await _folds(engine, run, code)
             if trouble:
                 folding = False
-                yield run.id, trouble
+                yield Problem(run.id, trouble)
         if run.mailbox and inboxes < INBOXES_READ:
             inboxes += 1
             for problem in await _inbox(engine, run, code, seen):
@@ -69,11 +81,23 @@ async def _events(engine: Engine, workflow: str, code: BoundDecider) -> AsyncIte
     for kind in await engine.store.stream_types(workflow):
         facts: list[Fact] = await engine.store.rows(StreamAfter(kind.run, kind.sequence - 1, 1))
         for fact in facts:
+            count = "1 event" if kind.total == 1 else f"{kind.total:,} events"
+            what = f"{count} of type {kind.type}" + ("" if kind.version == 1 else f", version {kind.version}")
             trouble = _trouble(code.event_of, fact)
             if trouble:
-                count = "1 event" if kind.total == 1 else f"{kind.total:,} events"
-                version = "" if kind.version == 1 else f", version {kind.version}"
-                yield fact.run, f"{count} of type {kind.type}{version} cannot be read: {trouble}"
+                yield Problem(fact.run, f"{what} cannot be read: {trouble}")
+                continue
+            for field in code.unread_fields(fact):
+                yield Problem(fact.run, f"{what}: {_unread(field, fact, code)}", "changes")
+
+
+def _unread(field: str, fact: Fact, code: BoundDecider) -> str:
+    """Perhaps it was dropped on purpose; if it was renamed, all that it holds is replaced by a default."""
+    name, version = code.definition.cls.__qualname__, code.definition.upcasters.current(fact.type)
+    return (
+        f"their stored field {field!r} is read by nobody, as the class has none of that name. Fix: if it was renamed, "
+        f"add @hf.upcast({name}, {fact.type!r}, from_version={version}) that does the same to what is stored"
+    )
 
 
 async def _folds(engine: Engine, run: Run, code: BoundDecider) -> str | None:
@@ -97,15 +121,14 @@ async def _pending_work(engine: Engine, workflow: str, code: BoundDecider) -> As
         known = code.definition.types.effects if kind.kind == EFFECT else code.definition.types.inputs
         name = kind.name[len(workflow) + 1 :]
         if name not in known.by_name:
-            yield kind.run, _nobody(kind, name, known)
+            yield Problem(kind.run, _nobody(kind, name, known))
             continue
         trouble = await _sample(engine, kind, code)
         if trouble:
-            yield kind.run, f"{kind.total:,} of {kind.kind} {name} pending, and one cannot be read: {trouble}"
+            yield Problem(kind.run, f"{_counted(kind, name)}, and one cannot be read: {trouble}")
 
 
 def _nobody(kind: OpenWorkType, name: str, known: Variants) -> str:
-    what = "pending effect" if kind.kind == EFFECT else "timer"
     one = kind.total == 1
     does = (
         f"carry {'it' if one else 'them'} out"
@@ -113,9 +136,14 @@ def _nobody(kind: OpenWorkType, name: str, known: Variants) -> str:
         else f"take what {'it gives' if one else 'they give'}"
     )
     return (
-        f"{kind.total:,} {what}{'' if one else 's'} of type {name}, which is no {known.role} of this code: nobody "
-        f"could {does}. Fix: keep the class until none is left; {known_names(name, known.by_name)}"
+        f"{_counted(kind, name)}, which is no {known.role} of this code: nobody could {does}. Fix: keep the class "
+        f"until none is left; {known_names(name, known.by_name)}"
     )
+
+
+def _counted(kind: OpenWorkType, name: str) -> str:
+    what = "pending effect" if kind.kind == EFFECT else "timer"
+    return f"{kind.total:,} {what}{'' if kind.total == 1 else 's'} of type {name}"
 
 
 async def _sample(engine: Engine, kind: OpenWorkType, code: BoundDecider) -> str | None:
@@ -134,8 +162,33 @@ async def _inbox(engine: Engine, run: Run, code: BoundDecider, seen: set[str]) -
         trouble = _trouble(code.decode_input, event.payload, event.codec)
         if trouble and trouble not in seen:
             seen.add(trouble)
-            found.append((run.id, f"an input in the inbox of instance {run.key!r} cannot be read: {trouble}"))
+            found.append(Problem(run.id, f"an input in the inbox of instance {run.key!r} cannot be read: {trouble}"))
     return found
+
+
+async def _dead_letters(engine: Engine, workflow: str, code: BoundDecider) -> list[Problem]:
+    """Nothing waits for them; but what the code does not have cannot be replayed with it."""
+    types = code.definition.types
+    counted: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], str] = {}
+    for letter in await engine.dead(DEAD_LOOKED_AT):
+        if isinstance(letter, Event) or letter.workflow != workflow or letter.kind not in (EFFECT, TIMER):
+            continue
+        known = types.effects if letter.kind == EFFECT else types.inputs
+        name = letter.name[len(workflow) + 1 :]
+        if name not in known.by_name:
+            counted[letter.kind, name] += 1
+            first.setdefault((letter.kind, name), letter.run)
+    return [
+        Problem(
+            first[kind, name],
+            f"{total:,} dead letter{'' if total == 1 else 's'}: {kind} {name}, which is no "
+            f"{types.effects.role if kind == EFFECT else types.inputs.role} of this code, so that replaying does "
+            "not help. Fix: keep the class, or close them with `holdfast dead discard`",
+            "changes",
+        )
+        for (kind, name), total in counted.items()
+    ]
 
 
 async def _open_instances(engine: Engine, workflow: str) -> AsyncIterator[Run]:

@@ -6,13 +6,14 @@ one transaction; what follows from it is in the stream, and nothing is returned.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.authoring.decider_code import BoundDecider, RoutedInput
+from holdfast.authoring.decider_code import BoundDecider, RoutedInput, refuse_instance
 from holdfast.authoring.deciders import Decider
 from holdfast.authoring.durations import instant, instant_us
 from holdfast.authoring.recorded import Recorded
@@ -35,6 +36,8 @@ from holdfast.store.contract import FindRuns
 if TYPE_CHECKING:
     from holdfast.engine import Engine
     from holdfast.runtime.worker import Worker
+
+log = logging.getLogger("holdfast.deciders")
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - the letters of the model
@@ -171,6 +174,7 @@ class Deciding(EnginePart):
         code = code_for(self._engine, decider)
         run = await _find_instance(self._engine, code, workflow_id)
         if run is None:
+            _checked_at(at, 0, f"{code.name} {workflow_id!r}")
             state: S = code.initial()
             return state
         if at is None:
@@ -283,6 +287,7 @@ def code_for(engine: Engine, decider: type[Decider[Any, Any, Any, Any]] | str) -
             found = engine.registry.startable(decider)  # UnknownWorkflow, with the nearest names
             raise UsageError(f"{decider} is no decider but {found!r:.80}", hint="start it with engine.start")
         return code
+    refuse_instance(decider)
     if not hasattr(decider, "__decider__"):
         raise UsageError(f"{decider!r:.80} is no decider", hint="give a subclass of hf.Decider, or its name")
     code = engine.definitions.decider(decider.__holdfast__.name)
@@ -311,6 +316,7 @@ async def enqueue_routed(
         observe=engine.settings.observe_inputs,
     )
     queued: Executed = await engine.coordinator.submit(operation)
+    _warn_of_reuse(queued, code, routed, command_id)
     return queued
 
 
@@ -331,9 +337,11 @@ async def execute_routed(
     )
     executed: Executed
     if tx is not None:
-        return await execute_in(
+        executed = await execute_in(
             tx, operation, store=engine.store, coordinator=engine.coordinator, definitions=engine.definitions
         )
+        _warn_of_reuse(executed, code, routed, command_id)
+        return executed
     worker, offer = _room(engine, code.queue)
     if offer is not None:
         operation = msgspec.structs.replace(operation, offer=offer)
@@ -343,10 +351,24 @@ async def execute_routed(
             operation, coordinator=engine.coordinator, store=engine.store, definitions=engine.definitions
         )
         handed = executed.handed
+        _warn_of_reuse(executed, code, routed, command_id)
         return executed
     finally:
         if worker is not None and offer is not None:
             worker.accept(handed)
+
+
+def _warn_of_reuse(executed: Executed, code: BoundDecider, routed: RoutedInput, command_id: str | None) -> None:
+    """An id of the caller's that was used for something else hides an input; one that inputs carry may mean to."""
+    if executed.differs and command_id is not None:
+        log.warning(
+            "command id %r of %s/%s was used before, for an input with other data, so this %s was not applied; give "
+            "every command an id of its own",
+            command_id,
+            code.name,
+            routed.key,
+            routed.type,
+        )
 
 
 def _room(engine: Engine, queue: str) -> tuple[Worker | None, Offer | None]:
@@ -396,12 +418,26 @@ async def _facts(engine: Engine, run: Run, after: int, limit: int | None) -> lis
 
 
 async def _sequence_at(engine: Engine, run: Run, at: int | datetime) -> int:
+    _checked_at(at, run.base, f"{run.workflow} {run.key!r}")
     if isinstance(at, datetime):
         until = instant_us("at", at)
         return max((fact.sequence for fact in await _facts(engine, run, 0, None) if fact.at <= until), default=0)
-    if type(at) is not int or at < 0:
-        raise UsageError(f"at={at!r:.80}", hint="give the sequence of an event, from 0, or a time")
     return at
+
+
+def _checked_at(at: int | datetime | None, length: int, whose: str) -> None:
+    """UsageError unless it is a point in a stream of this length."""
+    if at is None:
+        return
+    if isinstance(at, datetime):
+        instant_us("at", at)
+    elif type(at) is not int or at < 0:
+        raise UsageError(f"at={at!r:.80}", hint="give the sequence of an event, from 0, or a time")
+    elif at > length:
+        raise UsageError(
+            f"{whose} has no event {at}: it has {length or 'none'} so far",
+            hint=f"give at=0 to {length}, or leave it out for the state of now",
+        )
 
 
 def pending_effects(work: list[Work]) -> tuple[PendingEffect, ...]:

@@ -49,6 +49,7 @@ from holdfast.runtime.counting import Counting
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
 from holdfast.runtime.stray_events import StrayEventKeeper
+from holdfast.runtime.stop_requests import StopRequests
 from holdfast.runtime.system import System, real_system
 from holdfast.runtime.trace import Tracer
 from holdfast.runtime.unserved import UnservedQueues
@@ -466,8 +467,11 @@ class Engine(Deciding, Projecting, Operating):
 
     def _install_signals(self, stop: asyncio.Event, worker: Worker) -> None:
         loop = asyncio.get_running_loop()
+        requests = StopRequests(loop.time)
 
         def asked() -> None:
+            if not requests.asked():
+                return
             if stop.is_set():
                 log.warning("asked twice: stopping at once; what is running will be given back")
                 task = loop.create_task(worker.hurry())

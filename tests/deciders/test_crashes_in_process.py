@@ -32,7 +32,7 @@ from holdfast.runtime.worker import Worker
 from holdfast.store.contract import ClaimRequest
 from holdfast.store.sqlite import SqliteStore
 from tests.deciders import oracle, tills
-from tests.deciders.conftest import Stage
+from tests.deciders.conftest import DEADLINE_SECONDS, Stage
 from tests.deciders.tills import Book, Till, TillInput, TillState
 from tests.support.stores import VirtualClock
 from tests.worker.support import assert_sound
@@ -60,12 +60,13 @@ class Life:
 
     async def play(self, book: Book) -> None:
         """The script, from wherever the last life left it."""
-        for input in tills.first_act(book.key):
-            await self._give(book, input)
-        await self.settle_all()
-        for input in tills.last_act(book.key):
-            await self._give(book, input)
-        await self.settle_all()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            for input in tills.first_act(book.key):
+                await self._give(book, input)
+            await self.settle_all()
+            for input in tills.last_act(book.key):
+                await self._give(book, input)
+            await self.settle_all()
 
     async def _give(self, book: Book, input: TillInput) -> None:
         if not book.may_give(input):

@@ -1,5 +1,5 @@
 """Corners: where two features meet and one of them could be forgotten."""
-# ruff: noqa: B012, RUF005
+# ruff: noqa: B012, F841, RUF005, RUF017, SIM107
 
 from __future__ import annotations
 

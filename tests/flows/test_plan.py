@@ -24,6 +24,7 @@ from holdfast.models.flow_plan import (
     plan_start,
 )
 from tests.flows.actions import ShippingError, TruckBroke, add, double, fail_if, numbers, ship
+from tests.flows.programs import function_of
 from tests.flows.simulator import Failed, Overflow, Simulation, Stale
 
 
@@ -559,3 +560,48 @@ def test_i17_log_lines_are_part_of_the_plan() -> None:
     made = compiled(logs)
     (line,) = plan(made, "add", 3).log_lines[:1]
     assert (line.logger, line.level, line.args) == ("tests.flows", "warning", ("got %s", 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "seconds"),
+    [
+        ("asyncio.sleep(n)", 2.0),
+        ("asyncio.sleep(delay=n + 1)", 3.0),
+        ("asyncio.sleep(-5)", 0.0),
+        ("hf.sleep(n)", 2.0),
+        ("hf.sleep(timedelta(minutes=n))", 120.0),
+        ("hf.sleep(hours=1, seconds=n)", 3602.0),
+    ],
+)
+def test_i17_a_sleep_is_a_timer_with_its_seconds(call: str, seconds: float) -> None:
+    made = sleeping(call)
+    (step,) = plan_start(made.graph, {"n": 2}, made.environment).readiness_increments
+    assert (step.node_id, step.category) == ("sleep", "timer")
+    assert step.call is not None
+    assert (step.call.args, step.call.kwargs) == ((seconds,), {})
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [('asyncio.sleep("x")', "TypeError"), ("hf.sleep(-1)", "UsageError"), ("hf.sleep(1, seconds=2)", "UsageError")],
+)
+def test_i22_a_time_that_is_none_is_an_exception_at_the_line_of_the_sleep(call: str, error: str) -> None:
+    made = sleeping(call)
+    ended = plan_start(made.graph, {"n": 2}, made.environment).instance_completion
+    assert ended is not None
+    assert ended.failure is not None
+    assert ended.failure.type == error
+
+
+def sleeping(call: str) -> Flow[..., Any]:
+    imports = "import holdfast as hf\nfrom datetime import timedelta\n"
+    return compiled(function_of(f"{imports}async def program(n):\n    await {call}\n    return n\n"))
+
+
+@pytest.mark.parametrize("line", ["return x + await double(2)", "x += await double(2)", "return [x, await double(2)]"])
+def test_i22_what_stands_left_of_an_await_raises_before_anything_is_called(line: str) -> None:
+    text = f"async def program(flag):\n    if flag:\n        x = 1\n    {line}\n"
+    simulation = Simulation(compiled(function_of(text)))
+    with pytest.raises(Failed, match="UnboundLocalError"):
+        asyncio.run(simulation.run(False))
+    assert simulation.addresses == []

@@ -6,12 +6,13 @@ is folded from events that were written and read again, so that the first time a
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -24,13 +25,14 @@ from holdfast.authoring.registry import LONGEST_NAME
 from holdfast.authoring.state_machine import StateInfo
 from holdfast.authoring.type_parameters import members_of_union
 from holdfast.authoring.variants import Variant, Variants
+from holdfast.core.authors_line import authors_line
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, UNTYPED, Codecs, digest
-from holdfast.core.codec_shape import display
+from holdfast.core.codec_shape import TAG_FIELD, display
 from holdfast.core.errors import DecideFailed, PayloadRefused, UsageError
 from holdfast.core.rows import Fact
 from holdfast.models.decider_code import Decided, NewEffect, NewEvent, NewTimer
 
-__all__ = ["BoundDecider", "RoutedInput", "bound_decider"]
+__all__ = ["BoundDecider", "RoutedInput", "bound_decider", "refuse_instance"]
 
 LOGGER = logging.getLogger("holdfast.deciders")
 
@@ -50,12 +52,23 @@ def bound_decider(
     cls: type[Decider[Any, Any, Any, Any]], codecs: Codecs = DEFAULT_CODECS, limit: int = DEFAULT_LIMIT_BYTES
 ) -> BoundDecider:
     """The code of a decider for an engine with these codecs and this limit of a payload in bytes."""
+    refuse_instance(cls)
     definition: DeciderDefinition | None = getattr(cls, "__decider__", None)
     if definition is None:
         raise UsageError(
             f"{cls!r:.80} is no decider", hint="give a subclass of hf.Decider[State, Input, Event, Effect]"
         )
     return BoundDecider(definition, codecs, limit)
+
+
+def refuse_instance(decider: object) -> None:
+    """UsageError if what was given for a decider is an object of the class, which is an easy thing to write."""
+    if isinstance(decider, Decider):
+        name = type(decider).__qualname__
+        raise UsageError(
+            f"an instance of {name} was given, and the class is meant",
+            hint=f"give the class itself: {name}, not {name}()",
+        )
 
 
 class BoundDecider:
@@ -79,6 +92,7 @@ class BoundDecider:
         self._none_is_a_state = any(
             member in (None, type(None), Any, object) for member in members_of_union(types.state)
         )
+        self._state_kinds = _plain_classes(types.state)
         self.state_is_immutable = definition.state_is_immutable
         self._warned = False
 
@@ -112,15 +126,43 @@ class BoundDecider:
                 pass
         where, decider = _place(fact), self.definition.cls.__qualname__
         if fact.version == upcasters.current(fact.type):
-            step = f"@hf.upcast({decider}, {fact.type!r}, from_version={fact.version})"
-            hint = f"give what is missing a default, or add {step}"
-            return self._events.read(fact.data, self._codecs, fact.codec, where, hint)
+            if fact.type not in self._events.by_name:
+                raise self._events.unknown(fact.type, where, fact.version)
+            return self._events.read(fact.data, self._codecs, fact.codec, where, self._hint_for(fact))
         plain = self._codecs.decode(fact.data, UNTYPED, where=where, codec=fact.codec)
         if type(plain) is not dict:
             raise PayloadRefused(f"{where} is no object", hint="the row was changed by hand: restore it")
         plain = upcasters.upcast(fact.type, fact.version, plain, decider=decider, where=where)
         hint = f"repair the upcasts of {fact.type}: what they give is no event as the code has it now"
         return self._events.from_plain(plain, where, hint)
+
+    def _hint_for(self, fact: Fact) -> str:
+        """What to do about an event that does not fit its class: a field it does not know was probably renamed."""
+        variant = self._events.by_name[fact.type]
+        step = f"@hf.upcast({self.definition.cls.__qualname__}, {fact.type!r}, from_version={fact.version})"
+        plain: dict[str, Any] = {}
+        with contextlib.suppress(Exception):  # what is wrong with it is told by whoever reads it
+            plain.update(cast("dict[str, Any]", self._codecs.decode(fact.data, UNTYPED, where="", codec=fact.codec)))
+        unread = variant.unread(plain)
+        if not unread:
+            return f"give what is missing a default, or add {step}"
+        missing = sorted((variant.fields or set()) - plain.keys())
+        new = missing[0] if missing else "NEW_NAME"
+        return (
+            f"add {step}, if {unread[0]!r} was renamed with: "
+            f"def renamed(event): event[{new!r}] = event.pop({unread[0]!r}); return event"
+        )
+
+    def unread_fields(self, fact: Fact) -> list[str]:
+        """What a stored event holds, after its upcasts, that its class has no field for: lost to this code, silently.
+
+        The event itself must be one that can be read.
+        """
+        upcasters, where = self.definition.upcasters, _place(fact)
+        stored = cast("dict[str, Any]", self._codecs.decode(fact.data, UNTYPED, where=where, codec=fact.codec))
+        decider = self.definition.cls.__qualname__
+        plain = upcasters.upcast(fact.type, fact.version, stored, decider=decider, where=where)
+        return self._events.by_name[plain[TAG_FIELD]].unread(plain)
 
     def recorded(self, fact: Fact) -> Recorded[Any]:
         """A stored event as readers get it."""
@@ -152,6 +194,13 @@ class BoundDecider:
         if inspect.iscoroutine(state):
             state.close()
             raise DecideFailed(f"the state of {self.name} is a coroutine", hint="evolve and initial are plain def")
+        if self._state_kinds is not None and not isinstance(state, self._state_kinds):
+            method, what = ("initial", "") if after == "initial" else ("evolve", f" for event {after}")
+            raise DecideFailed(
+                f"{method} of {self.name} returned {state!r:.80}, a {type(state).__name__}{what}, where a "
+                f"{display(self._state)} is due",
+                hint=f"return the state from every path of {method}, or correct the first type of the class",
+            )
         return state
 
     # -- deciding
@@ -235,14 +284,24 @@ class BoundDecider:
 
     def _member(self, variants: Variants, value: object, given: object, what: str = "") -> Variant:
         variant = variants.of(value)
-        if variant is None:
+        if variant is not None:
+            return variant
+        role = variants.role
+        if isinstance(value, type):
             raise self._wrong(
                 given,
-                f"returned {what or f'the {variants.role}'} {value!r:.80}, a {type(value).__name__}, which is no "
-                f"{variants.role} of it (known: {variants.names})",
-                f"give an instance of one of these, or add {type(value).__name__} to the {variants.role} types",
+                f"returned the class {value.__name__} as {what or f'the {role}'}, where an instance is due",
+                f"make one: {value.__name__}(…)",
             )
-        return variant
+        told = f"returned {what or f'the {role}'} {value!r:.80}, a {type(value).__name__}"
+        if isinstance(value, list | tuple):
+            more = {"event": "hf.Decision.event(a, b), or .with_events([a, b])", "effect": ".with_effects([a, b])"}
+            hint = f"give them one by one: {more.get(role, 'one timer for each')}"
+        elif not variants:
+            hint = f"it has Never for its {role}s: name {type(value).__name__} there"
+        else:
+            hint = f"give an instance of one of these, or add {type(value).__name__} to the {role} types"
+        raise self._wrong(given, f"{told}, which is no {role} of it (known: {variants.names})", hint)
 
     def _wrong(self, given: object, what: str, hint: str) -> DecideFailed:
         return DecideFailed(f"decide of {self.name}, for input {type(given).__name__}, {what}", hint=hint)
@@ -300,7 +359,14 @@ class BoundDecider:
 
     def key_of(self, value: object) -> str:
         """The instance that an input is for; UsageError unless `workflow_id` gives a key that can be stored."""
-        key: object = self._decider.workflow_id(value)
+        try:
+            key: object = self._decider.workflow_id(value)
+        except Exception as error:
+            raise DecideFailed(
+                f"workflow_id of {self.name} raised, for input {type(value).__name__}, {type(error).__name__}: "
+                f"{error}{authors_line(error)}",
+                hint="repair workflow_id: it names the instance of every input that comes from outside",
+            ) from error
         problem = None
         if not isinstance(key, str):
             problem = f"{key!r:.80}, a {type(key).__name__}"
@@ -370,6 +436,21 @@ class BoundDecider:
             if isinstance(value, Mapping):
                 hint += '; a mapping with "type" goes to engine.execute_dynamic'
         raise UsageError(f"{who} {what}, which is no input of it (known: {self._inputs.names})", hint=hint)
+
+
+def _plain_classes(annotation: object) -> tuple[type, ...] | None:
+    """The classes that a state may be of, where that can be told by looking at it once; None for anything else."""
+    kinds: list[type] = []
+    for member in members_of_union(annotation):
+        kind = type(None) if member is None else member
+        if not isinstance(kind, type) or kind is Any:
+            return None
+        kinds += (float, int) if kind is float else (kind,)
+    try:
+        isinstance(None, tuple(kinds))
+    except TypeError:  # a protocol, a typed dict
+        return None
+    return tuple(kinds)
 
 
 def _place(fact: Fact) -> str:

@@ -53,7 +53,15 @@ REQUIRED: Final = {
     "evolve": "def evolve(self, state, event) -> State",
     "decide": "def decide(self, now, state, input) -> hf.Decision",
 }
+SIGNATURES: Final = {
+    **REQUIRED,
+    "is_terminal": "def is_terminal(self, state) -> bool",
+    "handle": "async def handle(self, effect, ctx)",
+    "view": "def view(self, state) -> hf.StateInfo",
+    "definition": "def definition(self) -> hf.StateMachineDefinition",
+}
 PURE: Final = (*REQUIRED, "is_terminal", "view", "definition")
+PARAMETERS: Final = ("state", "inputs", "events", "effects")
 WRITE: Final = "class Order(hf.Decider[OrderState, OrderInput, OrderEvent, OrderEffect]), with Never for no effects"
 
 
@@ -281,6 +289,15 @@ class Decider(Generic[S, I, E, F]):
     __holdfast__: ClassVar[Definition]
     __decider__: ClassVar[DeciderDefinition]
 
+    def __class_getitem__(cls, types: Any) -> Any:
+        given = types if isinstance(types, tuple) else (types,)
+        if cls is Decider and len(given) != len(PARAMETERS):
+            raise UsageError(
+                f"hf.Decider was given {len(given)} types, and takes {len(PARAMETERS)}: {', '.join(PARAMETERS)}",
+                hint=f"write {WRITE}",
+            )
+        return super().__class_getitem__(types)  # type: ignore[misc]
+
     def __init_subclass__(
         cls,
         *,
@@ -308,7 +325,7 @@ class Decider(Generic[S, I, E, F]):
                 hint=known_names(option, ("name", "aliases", *given, "registry")),
             )
         written = arguments_of_base(cls, Decider)
-        if written is None or len(written) != len(("state", "input", "event", "effect")):
+        if written is None or len(written) != len(PARAMETERS):
             raise UsageError(f"{owner} does not say its types", hint=f"write {WRITE}")
         inherited = getattr(cls, "__decider__", None)
         changed = {option: value for option, value in given.items() if value is not UNSET}
@@ -401,6 +418,7 @@ def _check_methods(cls: type[Decider[Any, Any, Any, Any]]) -> None:
                 if name != "handle"
                 else "return the input that follows, or None",
             )
+        _check_parameters(cls, name)
     try:
         inspect.signature(cls).bind()
     except TypeError as error:
@@ -410,6 +428,30 @@ def _check_methods(cls: type[Decider[Any, Any, Any, Any]]) -> None:
         ) from None
     except ValueError:  # no signature to look at
         return
+
+
+def _check_parameters(cls: type[Decider[Any, Any, Any, Any]], name: str) -> None:
+    """A method that takes too few or too many arguments would fail with the first input, in production."""
+    written = SIGNATURES[name]
+    method = inspect.getattr_static(cls, name)
+    wanted = written[written.index("(") + 1 : written.index(")")].split(", ")
+    if isinstance(method, staticmethod | classmethod):
+        method, wanted = getattr(cls, name), wanted[1:]
+    if not inspect.isroutine(method):
+        return
+    try:
+        # What a decorator hands on is its own affair, so what it wraps is not looked at.
+        signature = inspect.signature(method, follow_wrapped=False)
+    except (TypeError, ValueError):  # no signature to look at
+        return
+    try:
+        signature.bind(*wanted)
+    except TypeError:
+        given = ", ".join(each for each in wanted if each != "self") or "none"
+        raise UsageError(
+            f"{name} of class {cls.__qualname__} does not take the arguments that it will be given: {given}",
+            hint=f"write {written}",
+        ) from None
 
 
 def _check_idempotency(inputs: Variants, owner: str) -> None:

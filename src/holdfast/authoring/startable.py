@@ -322,6 +322,12 @@ def _check_known(workflow: str, registry: Registry) -> None:
 
 
 def _refusal(thing: object) -> UsageError:
+    kind = thing if isinstance(thing, type) else type(thing)
+    if hasattr(kind, "__decider__"):  # its instances begin by themselves
+        return UsageError(
+            f"{kind.__qualname__} is a decider, whose instances begin with their first input",
+            hint=f"write engine.execute({kind.__qualname__}, input)",
+        )
     if isinstance(thing, type) and issubclass(thing, Dag):
         if thing is Dag:
             return DagError(

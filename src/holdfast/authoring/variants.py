@@ -55,6 +55,12 @@ class Variant:
         """The names of its fields as they are written; None where what a record takes is its own affair (pydantic)."""
         return None if is_pydantic_model(self.kind) else _written_names(self.kind)
 
+    def unread(self, plain: object) -> list[str]:
+        """What an object of JSON's own types holds that the class has no field for, where that is known."""
+        if not isinstance(plain, dict) or self.fields is None:
+            return []
+        return sorted(str(name) for name in plain.keys() - self.fields - {TAG_FIELD})
+
     @property
     def shape(self) -> Shape:
         """How its values travel. Not made with the class: a field's annotation may name what is defined later."""
@@ -193,7 +199,7 @@ class Variants:
                 hint=f'it has to be an object with "{TAG_FIELD}", one of {self.names}',
             ) from trouble
         if name not in self.by_name:
-            raise self._unknown(name, who)
+            raise self.unknown(name, who)
         return name
 
     def _told_by(self, data: bytes) -> str | None:
@@ -207,7 +213,7 @@ class Variants:
         """A value whose stored form was changed after it was read; PayloadRefused as for `read`."""
         name = plain[TAG_FIELD]
         if name not in self.by_name:
-            raise self._unknown(name, where)
+            raise self.unknown(name, where)
         try:
             return self.by_name[name].from_plain(plain)
         except Exception as trouble:
@@ -254,9 +260,11 @@ class Variants:
     def _where(self, name: str) -> str:
         return f"{self.role} {name} of {self.decider}"
 
-    def _unknown(self, name: str, who: str) -> PayloadRefused:
+    def unknown(self, name: str, who: str, version: int | None = None) -> PayloadRefused:
+        """The error about a stored value of a class that is none of these."""
         if self.role == "event":
-            instead = f'turn it into one that exists with @hf.upcast({self.decider}, "{name:.80}", from_version=…)'
+            step = f"@hf.upcast({self.decider}, {name[:80]!r}, from_version={version or '…'})"
+            instead = f"turn it into one that exists with {step}"
         else:
             instead = f"run code that has it until none is left; {known_names(name, self.by_name)}"
         return PayloadRefused(

@@ -128,6 +128,7 @@ def _what(item: dict[str, Any]) -> str:
 def _shown(letter: DeadLetter, names: dict[tuple[str, str], str]) -> dict[str, Any]:
     from holdfast.core.codec import decode_error
     from holdfast.core.rows import Event
+    from holdfast.explain.situation import executions
 
     if isinstance(letter, Event):
         return {
@@ -149,7 +150,7 @@ def _shown(letter: DeadLetter, names: dict[tuple[str, str], str]) -> dict[str, A
         "node": names.get((work.run, work.node), work.node),
         "id": work.node,
         "workflow": work.workflow,
-        "attempt": work.attempt,
+        "attempt": executions(work),
         "died_at": moment_of(work.finished),
         "error": None if work.error is None else decode_error(work.error).message,
         "key": None,
@@ -166,8 +167,9 @@ def _shown(letter: DeadLetter, names: dict[tuple[str, str], str]) -> dict[str, A
 async def replay_dead(options: Options, run: str, node: str | None) -> None:
     """Give a dead letter another chance.
 
-    A dead node, effect or timer of a run gets a new attempt. A dead event (its id alone) goes to whoever waits for it,
-    a dead input to the end of its instance's inbox.
+    A dead node of a run gets a new attempt; an effect or timer of an instance is tried again with all the attempts that
+    its decider allows. A dead event (its id alone) goes to whoever waits for it, a dead input to the end of its
+    instance's inbox.
     """
     async with opened(options) as engine:
         if node is None:
@@ -177,7 +179,12 @@ async def replay_dead(options: Options, run: str, node: str | None) -> None:
         row = await find_run(engine, run)
         if not await engine.replay_dead(row.id, node, by=operator()):
             raise _no_dead_letter(row, node)
-        await report_change(options, engine, row.id, True, f"{_node(row, node)} gets a new attempt", (node,))
+        again = "gets a new attempt"
+        if node.startswith(("effect/", "timer/")) and row.model == "decider":
+            from holdfast.explain.situation import budget
+
+            again = f"is tried again ({budget(engine.definitions, row.workflow)})"
+        await report_change(options, engine, row.id, True, f"{_node(row, node)} {again}", (node,))
 
 
 @dead.command("discard")

@@ -76,4 +76,5 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):
     verdict: str
     run_status: str = ""
     sequence: int = 0  # the length of the stream now
+    differs: bool = False  # a duplicate whose command id came with other data the first time
     handed: tuple[Handed, ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from holdfast.core.codec import decode_error
 from holdfast.core.rows import BLOCKED, COMPLETED, DEAD, EFFECT, LEASED, OPEN_WORK, PAUSED, READY, TIMER, Work
 from holdfast.explain.reason import Fix, Reason, fix
-from holdfast.explain.situation import Situation, type_of
+from holdfast.explain.situation import Situation, budget, executions, type_of
 from holdfast.explain.words import brief, clock, listed, span, verb
 
 REASON_WIDTH = 500
@@ -71,15 +71,17 @@ def inbox(s: Situation) -> list[Reason]:
 def dead(s: Situation, item: Work) -> Reason:
     """An effect, a timer or the inbox itself that was given up."""
     since = "" if item.finished is None else f" since {clock(item.finished)}"
-    tries = item.failures or item.attempt
+    tries = executions(item)
     after = f", after {tries} attempt{'' if tries == 1 else 's'}" if item.error is not None else ""
     error = None if item.error is None else decode_error(item.error)
     told = "" if error is None else f": {error.type}: {brief(error.message, REASON_WIDTH)}"
-    again = "carry it out" if item.kind == EFFECT else "let it fire" if item.kind == TIMER else "empty it"
+    again = "have it tried again" if item.kind == EFFECT else "let it fire again" if item.kind == TIMER else "empty it"
+    if item.kind in (EFFECT, TIMER):
+        again += f" ({budget(s.definitions, s.run.workflow)})"
     return Reason(
         f"{s.shown(item)} is a dead letter{since}{after}{told}",
         (
-            fix(f"to {again} once more, after a fix", "dead", "replay", s.run.id, item.node),
+            fix(f"to {again}, after a fix", "dead", "replay", s.run.id, item.node),
             fix("to close it for good; the instance goes on without it", "dead", "discard", s.run.id, item.node),
             fix("to see where the error comes from", "show", s.run.id, "--traceback"),
         ),

@@ -29,6 +29,7 @@ from holdfast.core.rows import (
     PENDING,
     READY,
     RUNNING,
+    SET_IN_PLACE,
     SUSPENDED,
     TIMER,
     Event,
@@ -166,6 +167,19 @@ class Situation:
 def type_of(item: Work) -> str:
     """The type of an effect, or of the input that a timer gives."""
     return item.name[len(item.workflow) + 1 :]
+
+
+def executions(item: Work) -> int:
+    """How often it was run in all (I3). An attempt has a number; a timer is one row, which counts its failures."""
+    return max(1, item.failures) if item.kind in SET_IN_PLACE else item.attempt
+
+
+def budget(definitions: RegistryDefinitions, workflow: str) -> str:
+    """How often a replayed effect or timer of a decider may be run, for people; its code knows the number."""
+    code = definitions.decider(workflow)
+    if code is None:
+        return "with a fresh budget of attempts"
+    return "once" if code.retry.attempts == 1 else f"up to {code.retry.attempts} times"
 
 
 async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situation:

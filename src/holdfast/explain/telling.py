@@ -7,11 +7,11 @@ from typing import Final
 
 from holdfast.core.codec import decode_error
 from holdfast.core.function_operations import TURN
-from holdfast.core.rows import ACTION_ENOUGH, PAUSED, SATISFIED, TIMER, Work
+from holdfast.core.rows import ACTION_ENOUGH, EFFECT, PAUSED, SATISFIED, TIMER, Work
 from holdfast.explain import causes as c
 from holdfast.explain import deciders, functions
 from holdfast.explain.reason import Fix, Reason, fix
-from holdfast.explain.situation import MODULE, Situation
+from holdfast.explain.situation import MODULE, Situation, type_of
 from holdfast.explain.words import brief, clock, command, listed, nodes, span, verb
 from holdfast.models.dag_items import is_alone, version_name
 from holdfast.store.contract import WorkerRow
@@ -141,6 +141,10 @@ def _unknown_step(s: Situation, items: Sequence[Work], queue: str) -> Reason:
     fixes = [fix(_start_worker(s, item), *_worker(s, item))]
     if s.is_instance and other:
         text += f"; {_workers(other)} {'has' if len(other) == 1 else 'have'} other code of {item.workflow}"
+        kept = listed([type_of(each) for each in items if each.kind in (EFFECT, TIMER)])
+        if kept:  # nobody is asked to start what runs: it is the code that lacks something
+            back = f"to bring {kept} back into the code of {item.workflow}, under that very name, and start its worker"
+            fixes = [fix(back + _with_module(s, item), *_worker(s, item))]
     elif item.name != item.workflow and not s.is_function:  # a step, and not an action on its own
         if other:
             text += f"; {_workers(other)} {'has' if len(other) == 1 else 'have'} {item.workflow} without it: other code"

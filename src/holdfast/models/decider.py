@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.core.authors_line import authors_line
 from holdfast.core.codec_label import unlabelled
 from holdfast.core.decider_operations import APPLIED, DECIDER, IGNORED, TIMER_CANCELLED
 from holdfast.core.errors import DecideFailed, HoldfastError, UnknownNode, UnknownWorkflow, UsageError
@@ -107,12 +108,16 @@ class DeciderMachine:
     def _decide(self, view: View, run: Run, folded: Folded, given: Given, code: DeciderCode) -> Decided:
         try:
             return code.decide(view.now, own(folded.state, code), given.data, given.codec)
+        except UsageError as error:
+            code.decode_input(given.data, given.codec)  # an input that this code cannot read is not the decision's fault
+            raise DecideFailed(
+                f"{_undecided(run, given, code)}: {error.message}{authors_line(error)}", hint=error.hint
+            ) from error
         except HoldfastError:
             raise
         except Exception as error:
-            what = given.type or code.input_type(given.data, given.codec)
             raise DecideFailed(
-                f"{run.workflow} {run.key!r} could not decide on {what}: {type(error).__name__}: {error}",
+                f"{_undecided(run, given, code)}: {type(error).__name__}: {error}{authors_line(error)}",
                 hint=f"repair decide or evolve of {run.workflow}; nothing was written, and the instance is as it was",
             ) from error
 
@@ -269,6 +274,11 @@ class DeciderMachine:
         raise UsageError(
             f"{node} of run {run.id} cannot be skipped", hint="`holdfast dead discard` closes a dead letter"
         )
+
+
+def _undecided(run: Run, given: Given, code: DeciderCode) -> str:
+    what = given.type or code.input_type(given.data, given.codec)
+    return f"{run.workflow} {run.key!r} could not decide on {what}"
 
 
 def code_of(definitions: Definitions, workflow: str) -> DeciderCode:

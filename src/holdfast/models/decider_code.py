@@ -88,6 +88,9 @@ class DeciderCode(Protocol):
     def status(self, state: Any) -> str:
         """The author's word for where the instance stands; for people and observed transitions."""
 
+    def decode_input(self, data: bytes, codec: str) -> Any:
+        """The input; PayloadRefused if this code cannot read it."""
+
     def input_type(self, data: bytes, codec: str) -> str:
         """The class name of an encoded input."""
 

@@ -48,6 +48,7 @@ from holdfast.models.lifecycle import Lifecycle
 from holdfast.models.machine import Definitions, Handing, is_draining, make_ready, mark_running
 
 QUEUED = "queued"
+FRESH, SAME, OTHER = "fresh", "same", "other"  # an input by its command id or its content
 
 
 class DeciderOperations:
@@ -78,9 +79,9 @@ class DeciderOperations:
         )
         if view.may_repeat and view.find(FactsCausedBy(run.id, op.id)):
             return _told(run, "applied")  # K8: this very submission was recorded, and its answer lost
-        fresh = _note_command(view, run, op, code)
-        if not fresh:
-            return _told(self.machine.observed(view, run, given, code, DUPLICATE), DUPLICATE)
+        noted = _note_command(view, run, op, code)
+        if noted != FRESH:
+            return _duplicate(self.machine.observed(view, run, given, code, DUPLICATE), noted)
         handing = Handing(op.offer, self.definitions)
         verdict = self.machine.apply(view, run, given, handing, self.definitions)
         return _told(view.run(run.id) or run, verdict, handing, view)
@@ -95,8 +96,9 @@ class DeciderOperations:
         if view.may_repeat and view.find(FactsCausedBy(run.id, identity)):
             return _told(run, QUEUED)  # K8: and a worker has applied it meanwhile
         given = Given(data=op.data, codec=op.codec, cause=op.id, source=INBOX, command=op.command, observe=op.observe)
-        if not _note_command(view, run, op, code):
-            return _told(self.machine.observed(view, run, given, code, DUPLICATE), DUPLICATE)
+        noted = _note_command(view, run, op, code)
+        if noted != FRESH:
+            return _duplicate(self.machine.observed(view, run, given, code, DUPLICATE), noted)
         if run.ended:  # I34
             return _told(self.machine.observed(view, run, given, code, IGNORED), IGNORED)
         at = max(view.now, run.due + 1)  # of one instance no two are queued at the same time, so the order is total
@@ -218,37 +220,44 @@ def _instance(view: View, op: InputGiven, code: DeciderCode) -> Run:
     return run
 
 
-def _note_command(view: View, run: Run, op: InputGiven, code: DeciderCode) -> bool:
-    """I12: an input under a command id applies once; where the decider has a window, so do equal inputs within it."""
+def _note_command(view: View, run: Run, op: InputGiven, code: DeciderCode) -> str:
+    """I12: an input under a command id applies once; where the decider has a window, so do equal inputs within it.
+
+    FRESH if it is to be applied, else whether it is the SAME input again or an OTHER one under a used id.
+    """
     if op.command is not None:
         key = (run.id, f"command:{op.command}")
         known = view.probe(INPUTS, key)
         if known is None:
             view.insert(INPUTS, Input(scope=run.id, id=key[1], run=run.id, answer=_digest(op.data), at=view.now))
-            return True
+            return FRESH
         if view.now - known.at <= code.command_retention:
-            return False
+            return SAME if known.answer == _digest(op.data) else OTHER
         view.put(INPUTS, replace(known, answer=_digest(op.data), at=view.now))
-        return True
+        return FRESH
     window = code.window
     if window is None:
-        return True
+        return FRESH
     key = (run.id, f"same:{code.content(op.data, op.codec)}")
     number = run.token + run.mailbox + 1  # those that wait in the inbox were accepted too
     known = view.probe(INPUTS, key)
     if known is None:
         view.insert(INPUTS, Input(scope=run.id, id=key[1], run=run.id, answer=str(number), at=view.now))
-        return True
+        return FRESH
     recent = window.last is None or number - int(known.answer) <= window.last
     young = window.seconds is None or view.now - known.at <= window.seconds * 1_000_000
     if recent and young:
-        return False
+        return SAME
     view.put(INPUTS, replace(known, answer=str(number), at=view.now))
-    return True
+    return FRESH
 
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _duplicate(run: Run, noted: str) -> Executed:
+    return replace(_told(run, DUPLICATE), differs=noted == OTHER)
 
 
 def _told(run: Run, verdict: str, handing: Handing | None = None, view: View | None = None) -> Executed:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.decider_operations import DECIDER
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, RunError
 from holdfast.core.queries import StreamAfter
 from holdfast.core.rows import RUNS, SNAPSHOTS, STREAM, Fact, Run
 from holdfast.core.view import Changes, NotLoaded, View
@@ -70,7 +70,7 @@ class Folding:
         facts: list[Fact] = view.find(query)
         if len(facts) != missing:
             # Rows of a stream are not kept once they are folded, so a short answer is a memory that has gaps.
-            raise NotLoaded(query)
+            raise NotLoaded(query) if view.optimistic else broken_stream(run, folded.sequence, len(facts))
         return fold(folded, facts, code)
 
     def remembered(self, run: Run, code: DeciderCode) -> Folded | None:
@@ -134,6 +134,16 @@ def fold(folded: Folded, facts: list[Fact], code: DeciderCode) -> Folded:
     return msgspec.structs.replace(folded, state=state, sequence=facts[-1].sequence) if facts else folded
 
 
+def broken_stream(run: Run, after: int, found: int) -> RunError:
+    """The store itself has not as many events as the instance says: whatever is decided now would be wrong."""
+    return RunError(
+        f"the stream of {run.workflow} {run.key!r} (run {run.id}) is broken: of the {run.base - after} events after "
+        f"number {after}, {found} are there",
+        hint="rows of the table stream were deleted or restored apart from the others; put them back from a backup, "
+        "and see with `holdfast doctor` whether this is the only one",
+    )
+
+
 def own(state: Any, code: DeciderCode) -> Any:
     """The state for somebody's code to work with: a copy, if that code could change it in place."""
     return state if code.state_is_immutable else copy.deepcopy(state)
@@ -156,4 +166,4 @@ def _in_view(view: View, fact: Fact) -> bool:
         return False
 
 
-__all__ = ["FOLD_LIMIT", "FoldFirst", "Folded", "Folding", "fold", "own", "restore"]
+__all__ = ["FOLD_LIMIT", "FoldFirst", "Folded", "Folding", "broken_stream", "fold", "own", "restore"]

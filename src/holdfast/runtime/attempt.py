@@ -43,6 +43,7 @@ from holdfast.core.operations import (
     Settled,
     SteerWork,
 )
+from holdfast.core.retry import Retry
 from holdfast.core.rows import BARRIER, CHILD, COMPLETED, EFFECT, SET_IN_PLACE, SLEEP, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.runtime import telemetry as t
@@ -380,10 +381,11 @@ class AttemptRunner:
         else:
             record = encode_error(error, earlier=work.error)
         failed = decode_error(record)  # not the exception itself: its __str__ may raise
-        log.warning(
-            "%s failed: %s: %s", named(work, invocation.name), failed.type, failed.message, extra=log_keys(work)
-        )
         retryable = timed_out or retry.allows(error)
+        who, then = named(work, invocation.name), ""
+        if work.kind == EFFECT:  # of an instance people know its name, and what becomes of the effect is known here
+            who, then = _effect_named(work, attempt.run), _what_follows(work, retry, retryable)
+        log.warning("%s failed: %s: %s%s", who, failed.type, failed.message, then, extra=log_keys(work))
         return FailWork(
             run=work.run,
             node=work.node,
@@ -486,6 +488,18 @@ def _kill(work: Work, error: Exception) -> KillWork:
 
 def release(work: Work) -> ReleaseWork:
     return ReleaseWork(run=work.run, node=work.node, attempt=work.attempt, token=work.token)
+
+
+def _effect_named(work: Work, run: Run) -> str:
+    kind = work.name[len(work.workflow) + 1 :]
+    return f"effect {kind} of {run.workflow}/{run.key} ({work.node}, attempt {work.attempt})"
+
+
+def _what_follows(work: Work, retry: Retry, retryable: bool) -> str:
+    failures = work.failures + 1
+    if not retryable or not retry.gives_another(failures):
+        return "; given up: a dead letter"
+    return f"; tried again in {retry.delay_seconds(work.run, work.node, failures):.1f} s"
 
 
 def named(work: Work, name: str | None = None) -> str:

@@ -12,7 +12,7 @@ from holdfast.core.rows import Fact, Run, Snapshot
 from holdfast.models.decider import code_of
 from holdfast.models.decider_code import DeciderCode
 from holdfast.models.flow_code import FlowNotLoaded
-from holdfast.models.folding import Folded, FoldFirst, fold, restore
+from holdfast.models.folding import Folded, FoldFirst, broken_stream, fold, restore
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store
 
@@ -36,7 +36,10 @@ async def fold_committed(run_id: str, store: Store, definitions: RegistryDefinit
     """Fold what is committed of an instance, and remember it."""
     for run in await store.runs([run_id]):
         code = code_of(definitions, run.workflow)
-        definitions.folding.learn(run.id, await folded_now(store, run, code, definitions))
+        folded = await folded_now(store, run, code, definitions)
+        if folded.sequence < run.base:  # it would be asked for again and again
+            raise broken_stream(run, folded.sequence, 0)
+        definitions.folding.learn(run.id, folded)
 
 
 async def folded_now(store: Store, run: Run, code: DeciderCode, definitions: RegistryDefinitions) -> Folded:

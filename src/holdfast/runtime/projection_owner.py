@@ -318,7 +318,8 @@ class ProjectionOwner:
                 **self._lease(),
                 error=record,
                 place=event.place,
-                retryable=retryable and retry.allows(error),
+                # Ours about a wrong use, such as `tx` on memory://, is the same however often it is tried.
+                retryable=retryable and not isinstance(error, UsageError) and retry.allows(error),
                 attempts=retry.attempts,
                 base_seconds=retry.base,
                 cap_seconds=retry.cap,

@@ -40,9 +40,17 @@ def given(
 ) -> Given[S, I, E, F]:
     """An instance with these events behind it. `at` is the time at which it decides; inputs must be for `workflow_id`.
 
-    Each `then_…` is about the last `when`. An input that an ended instance is given is ignored, as in the engine.
+    Each `then_…` is about the last `when`. What a `when` raises is raised by the call after it, since `then_raises` may
+    be that one: so a `when` must be followed by a `then_…`, or its error is lost. An input that an ended instance is
+    given is ignored, as in the engine.
     """
-    return Given(bound_decider(decider), list(events), at, workflow_id)
+    code = bound_decider(decider)
+    if isinstance(events, str | bytes) or not isinstance(events, Iterable):
+        raise UsageError(
+            f"given({decider.__name__}, …) was given {events!r:.80}, a {type(events).__name__}, for its events",
+            hint=f"put them into a list: given({decider.__name__}, [{type(events).__name__}(…)])",
+        )
+    return Given(code, list(events), at, workflow_id)
 
 
 class Given(Generic[S, I, E, F]):
@@ -68,7 +76,10 @@ class Given(Generic[S, I, E, F]):
         return state
 
     def when(self, input: I, /, *, now: datetime | None = None) -> Given[S, I, E, F]:
-        """Give it an input, at `now` or at the time it had. What it decides is folded in, so that calls can follow."""
+        """Give it an input, at `now` or at the time it had. What it decides is folded in, so that calls can follow.
+
+        An error waits for the next call: `then_raises` takes it, and every other one raises it.
+        """
         self._raise_error()
         if now is not None:
             self._now = instant_us("now= of when(…)", now)
@@ -125,11 +136,11 @@ class Given(Generic[S, I, E, F]):
         return self.then_timers()
 
     def then_timer_cancelled(self, *keys: str) -> Given[S, I, E, F]:
-        """It cancelled the timers of these keys, perhaps among others."""
+        """It cancelled the timers of exactly these keys, in any order, whether or not they were set."""
         if not keys:
             raise UsageError("then_timer_cancelled was given no key", hint="name one, or use then_no_timer_cancelled()")
         cancelled = self._last().cancels
-        if not set(keys) <= set(cancelled):
+        if set(keys) != set(cancelled):
             raise _unexpected("cancelled timers", map(repr, keys), map(repr, cancelled))
         return self
 

@@ -514,7 +514,8 @@ WHERE e.name = 'input' AND e.status = 'queued' AND r.model = 'decider'
 -- that stopped keeps its position, however long that is ago: without it, it would take every event a second time. And
 -- events that a projection has not seen stay until it has, or is cancelled (I36).
 WITH p AS MATERIALIZED (SELECT base, convert_from(input, 'UTF8')::jsonb AS sources FROM runs
-  WHERE workflow >= 'projection:' AND workflow < 'projection;' AND model = 'projection' AND status <> 'cancelled')
+  WHERE workflow >= 'projection:' AND workflow < 'projection;' AND key IS NOT NULL AND NOT superseded
+    AND model = 'projection' AND status <> 'cancelled')
 SELECT id FROM runs r WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < $1
   AND model <> 'projection'
   AND (model <> 'decider' OR NOT EXISTS (SELECT 1 FROM p JOIN stream s ON s.run = r.id AND s.position > p.base

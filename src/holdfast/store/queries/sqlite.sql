@@ -280,8 +280,8 @@ WHERE e.name = 'input' AND e.status = 'queued' AND r.model = 'decider'
 SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < ?
   AND model <> 'projection'
   AND (model <> 'decider' OR NOT EXISTS (SELECT 1 FROM runs p JOIN stream s ON s.run = runs.id AND s.position > p.base
-    AND s.system = 0 WHERE p.workflow >= 'projection:' AND p.workflow < 'projection;' AND p.model = 'projection'
-    AND p.status <> 'cancelled' AND runs.workflow IN (SELECT value FROM json_each(CAST(p.input AS TEXT)))))
+    AND s.system = 0 WHERE p.workflow >= 'projection:' AND p.workflow < 'projection;' AND p.key IS NOT NULL
+    AND p.superseded = 0 AND p.model = 'projection' AND p.status <> 'cancelled' AND runs.workflow IN (SELECT value FROM json_each(CAST(p.input AS TEXT)))))
   AND NOT EXISTS (SELECT 1 FROM work w WHERE w.run = runs.id AND w.kind IN ('effect', 'timer', 'inbox')
     AND w.status IN ('blocked', 'ready', 'leased'))
 ORDER BY finished LIMIT ?
