@@ -32,7 +32,9 @@ _HOMES = {
         *("ChildHandle", "broadcast", "continue_as", "execute", "expose", "now", "on_rollback", "patched", "rng"),
         *("send", "side_effect", "sleep", "start_child", "uuid4", "wait_for"),
     ),
+    "holdfast.authoring.flows": ("Flow", "flow"),
     "holdfast.authoring.functions": ("Workflow", "workflow"),
+    "holdfast.authoring.pure": ("pure",),
     "holdfast.authoring.projections": ("Projection", "projection"),
     "holdfast.authoring.recorded": ("Recorded", "TimerCancelled"),
     "holdfast.authoring.registry": ("Registry",),
@@ -75,6 +77,7 @@ __all__ = [
 __all__ += ["Handle", "PREVIOUS", "Registry", "Retry", "Settings", "Tx", "action", "current", "run", "step", "task"]
 __all__ += ["BuiltDag", "BuiltNode", "DagBuilder", "DagTemplate", "dag_template"]
 __all__ += ["FlowControl", "SkipThisNode", "PauseThisRun", "CancelThisRun", "ReattemptThisNode", "FinishThisRun"]
+__all__ += ["Flow", "flow", "pure"]
 __all__ += ["Workflow", "workflow", "ChildHandle", "start_child", "continue_as", "on_rollback", "expose", "patched"]
 __all__ += ["Event", "event", "Condition", "after", "at", "ended", "any_of", "all_of", "wait_for"]
 __all__ += ["Received", "TimeReached", "RunEnded", "send", "broadcast", "execute", "side_effect"]
@@ -119,6 +122,7 @@ if TYPE_CHECKING:
         ReattemptThisNode,
         SkipThisNode,
     )
+    from holdfast.authoring.flows import Flow, flow
     from holdfast.authoring.function_commands import (
         ChildHandle,
         broadcast,
@@ -138,6 +142,7 @@ if TYPE_CHECKING:
     )
     from holdfast.authoring.functions import Workflow, workflow
     from holdfast.authoring.projections import Projection, projection
+    from holdfast.authoring.pure import pure
     from holdfast.authoring.recorded import Recorded, TimerCancelled
     from holdfast.authoring.registry import Registry
     from holdfast.authoring.state_machine import StateInfo, StateMachine, StateMachineDefinition, TransitionInfo

@@ -12,9 +12,10 @@ import asyncio
 import os
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,8 +34,9 @@ from holdfast.store.contract import ClaimRequest
 from holdfast.store.sqlite import SqliteStore
 from tests.deciders import oracle, tills
 from tests.deciders.conftest import DEADLINE_SECONDS, Stage
-from tests.deciders.tills import Book, Till, TillInput, TillState
-from tests.support.stores import VirtualClock
+from tests.deciders.tills import Book, Deposit, Till, TillInput, TillState, Withdraw
+from tests.support.postgres import Databases
+from tests.support.stores import VirtualClock, execute, site_for
 from tests.worker.support import assert_sound
 
 QUEUES = ("default",)
@@ -335,3 +337,61 @@ async def test_k8_i12_g3_a_life_in_which_every_other_answer_is_lost_comes_out_th
             failpoints.disarm()
             assert hits["flush.after_commit"] > 10
             await _is_finished(life, reader, book)
+
+
+@pytest.fixture
+def postgres_stage(databases: Databases, tmp_path: Path) -> Iterator[Stage]:
+    with site_for("postgresql", databases, tmp_path) as site:
+        yield Stage(site)
+
+
+@FORGETFUL
+@pytest.mark.parametrize("queued", [False, True], ids=["executed", "queued"])
+async def test_k8_i12_an_answer_is_lost_and_somebody_else_goes_on_before_it_is_decided_again(
+    postgres_stage: Stage, forgetful: bool, queued: bool
+) -> None:
+    """K8: the input is not where it was put, because another process has applied it or what followed from it."""
+    clock, book = VirtualClock(), Book("meanwhile")
+    lost: list[str] = []
+    async with (
+        oracle.Reader(postgres_stage.site.url) as reader,
+        alive(postgres_stage, clock, forgetful=forgetful) as life,
+        alive(postgres_stage, clock, forgetful=False) as other,
+    ):
+
+        async def goes_on() -> None:
+            await other.settle_all()
+            raise hf.StoreUnavailable("gone after the commit, for this test")
+
+        def hook(name: str) -> Awaitable[None] | None:
+            given = book.begun[-1:]
+            if name != "flush.after_commit" or lost or given != [tills.FREE[queued]]:
+                return None
+            lost.extend(given)
+            return goes_on()
+
+        failpoints.arm(hook)
+        await life.play(book)
+        failpoints.disarm()
+        assert lost == [tills.FREE[queued]]
+        assert set(tills.FREE) <= set(book.acknowledged)
+        await _is_finished(life, reader, book)
+
+
+# --- a stream that somebody has broken -------------------------------------------------------------------------------
+
+
+async def test_i37_k9_an_instance_whose_events_were_deleted_is_refused_and_holds_up_nobody(shared_stage: Stage) -> None:
+    """I37, K9: rows are gone that the instance counts. It says so, at once, writes nothing, and the others go on."""
+    async with shared_stage.engine(tills.registry, work=False) as engine:
+        for till in ("broken", "whole"):
+            await engine.execute(Till, Deposit(till, "a", 100))
+    async with shared_stage.engine(tills.registry, work=False) as engine:
+        await execute(engine.store, "DELETE FROM stream WHERE key = 'broken'")
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            with pytest.raises(hf.RunError, match=r"stream of till 'broken' .* 1 events after number 0, 0 are there"):
+                await engine.execute(Till, Withdraw("broken", "b", 10))
+            await engine.execute(Till, Withdraw("whole", "b", 10))
+        assert (await engine.state(Till, "whole")).balance == 90
+        assert await engine.stream(Till, "broken") == []
+        assert [found.subject for found in await engine.doctor() if "says its stream has 1" in found.message]

@@ -1,4 +1,4 @@
-"""I24 on real stores: every flow of the corpus ends as plain asyncio does, with a worker, rows and commits in between."""
+"""I24 on real stores: every flow of the corpus ends as plain asyncio does, with rows and commits in between."""
 
 from __future__ import annotations
 
