@@ -47,9 +47,9 @@ from holdfast.runtime.announcer import WORK as WORK_CHANNEL
 from holdfast.runtime.codecs import open_codecs
 from holdfast.runtime.counting import Counting
 from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.stop_requests import StopRequests
 from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
 from holdfast.runtime.stray_events import StrayEventKeeper
-from holdfast.runtime.stop_requests import StopRequests
 from holdfast.runtime.system import System, real_system
 from holdfast.runtime.trace import Tracer
 from holdfast.runtime.unserved import UnservedQueues

@@ -91,11 +91,10 @@ async def settle(engine: Engine, timeout: float | None) -> None:
     if moving.unserved:
         work = moving.unserved[0]
         count = len(moving.unserved)
-        due = "1 item is due that no live worker can run:" if count == 1 else (
-            f"{count:,} items are due that no live worker can run; the first is"
-        )  # fmt: skip
+        due = "1 item is" if count == 1 else f"{count:,} items are"
         raise UsageError(
-            f"{due} {work.name} of run {work.run} on queue {work.queue}",
+            f"{due} due that no live worker can run{'; the first is' if count > 1 else ':'} {work.name} of run "
+            f"{work.run} on queue {work.queue}",
             hint=f"run a worker that serves queue {work.queue} and imports {work.name}: "
             f"`async with engine.worker(queues=[{work.queue!r}])`",
         )

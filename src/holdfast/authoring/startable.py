@@ -322,11 +322,11 @@ def _check_known(workflow: str, registry: Registry) -> None:
 
 
 def _refusal(thing: object) -> UsageError:
-    kind = thing if isinstance(thing, type) else type(thing)
-    if hasattr(kind, "__decider__"):  # its instances begin by themselves
+    if hasattr(thing, "__decider__"):  # its instances begin by themselves
+        decider = (thing if isinstance(thing, type) else type(thing)).__qualname__
         return UsageError(
-            f"{kind.__qualname__} is a decider, whose instances begin with their first input",
-            hint=f"write engine.execute({kind.__qualname__}, input)",
+            f"{decider} is a decider, whose instances begin with their first input",
+            hint=f"write engine.execute({decider}, input)",
         )
     if isinstance(thing, type) and issubclass(thing, Dag):
         if thing is Dag:

@@ -57,9 +57,9 @@ async def list_dead(options: Options, limit: int) -> None:
             ["RUN OR EVENT", "NODE", "WHAT", "ATTEMPT", "DIED (UTC)", "ERROR"],
             [
                 [
-                    item["run"] if item["attempt"] is not None else item["id"],
+                    _owner(item) if item["attempt"] is not None else item["id"],
                     item["node"] if item["attempt"] is not None else "",
-                    _what(item),
+                    _what(item, alone=item["attempt"] is None),
                     str(item["attempt"] or ""),
                     f"{item['died_at']:%Y-%m-%d %H:%M:%S}" if item["died_at"] else "",
                     Cell(item["error"] or "", "dead"),
@@ -79,7 +79,7 @@ def _print_one_by_one(items: list[dict[str, Any]]) -> None:
         attempt = f", attempt {item['attempt']}" if item["attempt"] else ""
         say(f"{_what(item)}{attempt}, {died}", "dead")
         paragraph(item["error"] or "no error was kept", start="    ")
-        words = (item["run"], item["node"]) if item["attempt"] is not None else (item["id"],)
+        words = (_owner(item), item["node"]) if item["attempt"] is not None else (item["id"],)
         say(f"    {command('dead', 'replay', *words)}")
 
 
@@ -119,9 +119,15 @@ async def _name_instances(engine: Engine, items: list[dict[str, Any]], letters: 
             item["kind"], item["type"] = INPUT_EVENT, type_of(plain(engine, letter.payload, letter.codec))
 
 
-def _what(item: dict[str, Any]) -> str:
+def _owner(item: dict[str, Any]) -> str:
+    """The run as commands take it and people remember it."""
+    return item["run"] if item["key"] is None else f"{item['workflow']}/{item['key']}"
+
+
+def _what(item: dict[str, Any], *, alone: bool = True) -> str:
+    """What it is; with whose it is where nothing beside it says that."""
     if item["key"] is not None:
-        return f"{item['kind']} {item['type']} of {item['workflow']}/{item['key']}"
+        return f"{item['kind']} {item['type']}" + (f" of {_owner(item)}" if alone else "")
     return item["workflow"] or f"event {item['node']}"
 
 

@@ -102,7 +102,7 @@ async def _execute(
         events = await _new_events(engine, row, done)
         if done.verdict in ("applied", "queued"):
             await note_missing_worker(engine, row, decider.__module__)
-    _report(options, routed, row, done, events)
+    _report(options, routed, row, done, events, command_id or routed.command)
 
 
 async def _new_events(engine: Engine, row: Run, done: Executed) -> list[EventShown]:
@@ -117,7 +117,9 @@ async def _new_events(engine: Engine, row: Run, done: Executed) -> list[EventSho
     return [event_shown(engine, fact) for fact in facts if fact.cause == facts[-1].cause]
 
 
-def _report(options: Options, routed: RoutedInput, row: Run, done: Executed, events: list[EventShown]) -> None:
+def _report(
+    options: Options, routed: RoutedInput, row: Run, done: Executed, events: list[EventShown], command_id: str | None
+) -> None:
     if options.as_json:
         print_json(
             {
@@ -126,6 +128,8 @@ def _report(options: Options, routed: RoutedInput, row: Run, done: Executed, eve
                 "workflow_id": routed.key,
                 "input": routed.type,
                 "outcome": done.verdict,
+                "command_id": command_id,
+                "differs": done.differs,
                 "status": done.run_status,
                 "sequence": done.sequence,
                 "events": events,
@@ -136,7 +140,7 @@ def _report(options: Options, routed: RoutedInput, row: Run, done: Executed, eve
     if done.verdict == "queued":
         say(f"{routed.type} is in the inbox of {name}; a worker applies it", "ok")
     elif done.verdict == "duplicate":
-        say(f"{name} has been given this {routed.type} before, so nothing happened", "warning")
+        say(_duplicate(name, routed, done, command_id), "warning")
     elif done.verdict == "ignored":
         say(f"{name} has ended ({row.status}) and ignored {routed.type}", "warning")
     else:
@@ -145,6 +149,17 @@ def _report(options: Options, routed: RoutedInput, row: Run, done: Executed, eve
         from holdfast.cli.show_instance import print_events
 
         print_events(events)
+
+
+def _duplicate(name: str, routed: RoutedInput, done: Executed, command_id: str | None) -> str:
+    if command_id is None:
+        return f"{name} was given an equal {routed.type} not long ago, so nothing happened"
+    if done.differs:
+        return (
+            f"{name} was given another input under command id {command_id} before, so this {routed.type} was not "
+            "applied: nothing happened"
+        )
+    return f"{name} was given this {routed.type} before under command id {command_id}, so nothing happened"
 
 
 __all__ = ["execute"]

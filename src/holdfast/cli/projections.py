@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.failures import FAILED, Failure, note
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
-from holdfast.cli.output import Cell, print_json, print_table, say
+from holdfast.cli.output import Cell, paragraph, print_json, print_table, say
 from holdfast.cli.times import shown_seconds
 
 if TYPE_CHECKING:
@@ -60,6 +60,14 @@ async def list_projections(options: Options) -> None:
         ],
         whole=("PROJECTION", "OWNER"),
     )
+    for info in found:
+        if info.status == "failed":
+            paragraph(f"{info.name} has stopped: {info.error or 'no error was kept'}", status="failed")
+            paragraph(
+                f"after a fix: holdfast projections retry {info.name}; or pass over that event: "
+                f"holdfast projections skip {info.name}",
+                start="    ",
+            )
     if found[0].held_back_seconds > HELD_BACK_SECONDS:
         note(
             f"a transaction that has written is open for {shown_seconds(found[0].held_back_seconds)}, and no "

@@ -72,6 +72,8 @@ async def runs(
     else:
         headers = ["RUN", "WORKFLOW", "MODEL", "KEY", "STATUS", "STARTED", "TOOK"]
         rows = [_row(info, now) for info in page]
+        if len(instances) == len(page):  # what they are called says both
+            headers, rows = [headers[0], *headers[2:3], *headers[4:]], [[row[0], row[2], *row[4:]] for row in rows]
     for header, cells in (
         ("TAGS", [" ".join(f"{name}={value}" for name, value in info.tags.items()) for info in page]),
         ("REASON", [info.reason or "" for info in page]),
@@ -142,7 +144,7 @@ def _document(info: RunInfo, instance: Run | None, refused: Counter[str | None])
 def _row(info: RunInfo, now: datetime) -> list[str]:
     took = "" if info.finished_at is None else shown_seconds((info.finished_at - info.created_at).total_seconds())
     return [
-        info.id,
+        f"{info.workflow}/{info.key}" if info.model == "decider" else info.id,
         info.workflow,
         info.model,
         info.key or "",

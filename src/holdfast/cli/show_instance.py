@@ -102,8 +102,10 @@ def _print_timers(timers: Sequence[TimerShown], now: datetime) -> None:
     for each in timers:
         due = shown_moment(each.due_at, now) if each.state in ("ready", "leased") else ""
         state = "set" if each.state == "ready" else shown_state(each.state)
-        rows.append([each.id, each.type, Cell(state, each.state), due, text(each.data), _trouble(each)])
-    _print_pending(["TIMER", "GIVES", "STATE", "DUE", "DATA", "LAST ERROR"], rows)
+        # A timer is one row, which counts its failures; the attempt is the last one, or the next one of a live timer.
+        attempt = str(each.failures + (each.state != "dead")) if each.failures else ""
+        rows.append([each.id, each.type, Cell(state, each.state), attempt, due, text(each.data), _trouble(each)])
+    _print_pending(["TIMER", "GIVES", "STATE", "ATTEMPT", "DUE", "DATA", "LAST ERROR"], rows)
 
 
 def _print_pending(headers: list[str], rows: list[list[str]]) -> None:

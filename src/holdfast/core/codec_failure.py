@@ -10,10 +10,12 @@ from __future__ import annotations
 import builtins
 import traceback
 from collections.abc import Callable
+from types import TracebackType
 from typing import Final
 
 import msgspec
 
+from holdfast.core.authors_line import is_ours
 from holdfast.core.codec_faithful import plain_fault
 from holdfast.core.errors import RemoteError, RunFailed
 
@@ -179,10 +181,18 @@ def _message(exc: BaseException) -> str:
 
 def _traceback(exc: BaseException) -> str:
     try:
-        text = "".join(traceback.format_exception(exc))
+        text = "".join(traceback.format_exception(type(exc), exc, _from_the_author_on(exc.__traceback__)))
     except BaseException as trouble:
         return f"<the traceback can't be shown: {_clean(type(trouble).__name__, 200)}>"
     return _clean(text, TRACEBACK_LIMIT)
+
+
+def _from_the_author_on(trace: TracebackType | None) -> TracebackType | None:
+    """Without our own frames above the author's, who has no use for them; all of them if there are no others."""
+    first = trace
+    while first is not None and is_ours(first):
+        first = first.tb_next
+    return trace if first is None else first
 
 
 def _qualified(kind: type) -> str:

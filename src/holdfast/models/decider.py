@@ -109,7 +109,7 @@ class DeciderMachine:
         try:
             return code.decide(view.now, own(folded.state, code), given.data, given.codec)
         except UsageError as error:
-            code.decode_input(given.data, given.codec)  # an input that this code cannot read is not the decision's fault
+            code.decode_input(given.data, given.codec)  # raises where not the decision, but the input is at fault
             raise DecideFailed(
                 f"{_undecided(run, given, code)}: {error.message}{authors_line(error)}", hint=error.hint
             ) from error

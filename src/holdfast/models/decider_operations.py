@@ -189,6 +189,7 @@ def open_inbox(view: View, run: Run) -> Run:
     if inbox.status in OPEN_WORK:
         return run
     again = replace(inbox, status=READY, worker=None, due=view.now, error=None, started=None, finished=None)
+    again = replace(again, failures=0, losses=0)
     view.put(WORK, make_ready(view, run, again, Handing(None)))
     return replace(run, active=run.active + 1, gave_up=run.gave_up - (inbox.status == DEAD))
 

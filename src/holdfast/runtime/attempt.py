@@ -170,7 +170,10 @@ class AttemptRunner:
         except asyncio.CancelledError:
             raise
         except FlowControl as wish:
-            operation = self._steered(attempt, wish, started)
+            if work.kind == EFFECT:  # an instance goes on by its inputs alone
+                operation = self._failed(attempt, invocation, _not_steered(invocation, wish), started)
+            else:
+                operation = self._steered(attempt, wish, started)
         except Exception as error:
             try:
                 operation = self._failed(attempt, invocation, error, started)
@@ -193,10 +196,7 @@ class AttemptRunner:
         try:
             return await self._call(attempt, invocation, self._context(attempt, invocation))
         except FlowControl as wish:
-            raise UsageError(
-                f"{invocation.name} used {type(wish).__name__}, and only a node of a DAG can decide that",
-                hint="return a value, or raise, and let the workflow decide",
-            ) from None
+            raise _not_steered(invocation, wish) from None
 
     def failure_of(self, attempt: Attempt, invocation: Invocation, error: Exception) -> tuple[bytes, bool]:
         """A failure as it is stored, and whether another attempt is worth it."""
@@ -469,6 +469,13 @@ class AttemptRunner:
             except Exception as error:  # also a statement of the user's that failed and was hidden from us
                 return await self._submit(self._failed(attempt, invocation, error, started))
         raise AssertionError("counted to infinity")
+
+
+def _not_steered(invocation: Invocation, wish: FlowControl) -> UsageError:
+    return UsageError(
+        f"{invocation.name} used {type(wish).__name__}, and only a node of a DAG can decide that",
+        hint="return a value, or raise, and let the workflow decide",
+    )
 
 
 def _timed_out(attempt: Attempt) -> TimedOut:
