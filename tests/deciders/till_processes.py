@@ -1,9 +1,9 @@
 """Real processes that work on tills, and die on order.
 
-`python -m tests.deciders.till_processes` reads orders, a line of JSON each. It forks a process for each, which spares the
-start of Python, and tells of its birth and its end. What the processes did is in a journal, a file that no crash can
-take anything back from: one line a deed, each appended with a single write. Its times are of the monotonic clock, which
-all processes of a machine share.
+`python -m tests.deciders.till_processes` reads orders, a line of JSON each. It forks a process for each, which spares
+the start of Python, and tells of its birth and its end. What the processes did is in a journal, a file that no crash
+can take anything back from: one line a deed, each appended with a single write. Its times are of the monotonic clock,
+which all processes of a machine share.
 """
 
 from __future__ import annotations
