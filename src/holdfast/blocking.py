@@ -23,7 +23,6 @@ from holdfast.authoring.state_machine import StateMachine
 from holdfast.checking import Checked
 from holdfast.core.function_operations import Sent
 from holdfast.core.graph import Graph
-from holdfast.core.operations import Operation
 from holdfast.core.rows import Hold, Wait
 from holdfast.core.settings import Settings
 from holdfast.dag_reading import AncestryReport
@@ -485,10 +484,6 @@ class BlockingEngine:
     ) -> AbstractContextManager[Worker]:
         """Claim and run work in this process while the context lasts."""
         return self._thread.entered(self._engine.worker(queues=queues, concurrency=concurrency))
-
-    def apply_in(self, tx: Any, operation: Operation) -> Any:
-        """Apply an operation in a PostgreSQL transaction of the caller's own."""
-        return self._thread.run(self._engine.apply_in(tx, operation))
 
     def settle(self, *, timeout: float | None = None) -> None:
         """Return when nothing is due and nothing is running. What waits for an event, a time or a person waits on."""

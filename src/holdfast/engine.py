@@ -30,7 +30,7 @@ from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
 from holdfast.core.errors import EngineClosed, UsageError
 from holdfast.core.function_operations import Sent
-from holdfast.core.operations import Operation, Started, StartRun
+from holdfast.core.operations import Started, StartRun
 from holdfast.core.rows import Run
 from holdfast.core.settings import Settings, make_settings
 from holdfast.deciding import Deciding
@@ -435,10 +435,6 @@ class Engine(Deciding, Projecting, Operating):
     def expect_queue(self, queue: str) -> None:
         """Work was put on this queue: say so if nobody serves it."""
         self._unserved.expect(queue, self._workers)
-
-    async def apply_in(self, tx: Any, operation: Operation) -> Any:
-        """Apply an operation in a PostgreSQL transaction of the caller's own."""
-        return await apply_in(tx, operation, self.store, self.coordinator)
 
     @property
     def local_workers(self) -> tuple[Worker, ...]:

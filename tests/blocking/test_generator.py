@@ -30,7 +30,7 @@ def test_check_fails_and_says_what_to_do_when_the_engine_has_changed(tmp_path: P
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     assert check(tmp_path).returncode == 0
-    engine = tmp_path / "src" / "holdfast" / "engine.py"
+    engine = tmp_path / "src" / "holdfast" / "operating.py"
     text = engine.read_text(encoding="utf-8")
     engine.write_text(text.replace('"""Whether the store is healthy."""', '"""Its health."""'), encoding="utf-8")
     done = check(tmp_path)

@@ -28,6 +28,7 @@ async def test_i2_the_first_effect_of_an_instance_is_ready_and_the_others_are_bl
     """Nobody works: what was asked for is stored, in the order in which it was asked for."""
     async with stage.engine(world.registry, work=False) as engine:
         await engine.execute(world.Puppet, Act("p", ("x", "y"), errands=("a", "b")))
+        assert await _statuses(engine, world) == [("effect/1.0", "ready"), ("effect/1.1", "blocked")]
         await engine.execute(world.Puppet, Act("p", errands=("c",)))
         assert await _statuses(engine, world) == [
             ("effect/1.0", "ready"), ("effect/1.1", "blocked"), ("effect/3.0", "blocked"),
@@ -163,14 +164,18 @@ async def test_i9_a_dead_effect_is_replayed_with_a_fresh_budget_and_the_same_key
 
 async def test_i9_retry_of_the_run_replays_all_dead_letters_of_an_instance(stage: Stage, world: World) -> None:
     world.handler = always_fail
-    async with stage.virtual(world.registry) as (engine, clock):
+    async with stage.virtual(world.registry, work=False) as (engine, clock):
         await engine.execute(world.Puppet, Act("p", errands=("a", "b")))
-        await clock.advance(minutes=1)
+        async with engine.worker():
+            await clock.advance(minutes=1)
         assert [each.status for each in await _effects(engine, world)] == ["dead", "dead"]
         world.handler = reply
         handle = engine.get((await engine.snapshot(world.Puppet, "p")).run_id)
         assert sorted(await handle.retry()) == ["effect/1.0", "effect/1.1"]
-        await clock.advance(minutes=1)
+        assert sorted(each.status for each in await _effects(engine, world)) == ["blocked", "ready"], "one at a time"
+        assert [(each.effects, each.dead) for each in await engine.instances(world.Puppet)] == [(2, 0)]
+        async with engine.worker():
+            await clock.advance(minutes=1)
         assert sorted(await world.words(engine)) == ["a done", "acted", "b done"]
         await assert_sound(engine)
 
@@ -335,7 +340,7 @@ async def test_i34_effects_of_an_instance_that_ended_while_it_was_paused_are_not
         assert await handle.status() == "completed"
 
 
-async def test_i6_an_effect_whose_lease_was_lost_runs_again_without_using_its_budget(stage: Stage) -> None:
+async def test_i6_an_effect_that_was_cut_off_with_its_worker_runs_again_without_using_its_budget(stage: Stage) -> None:
     world = World(retry=hf.Retry(attempts=1))
     world.gates["a"] = asyncio.Event()
     world.handler = reply

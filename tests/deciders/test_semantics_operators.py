@@ -234,6 +234,8 @@ async def test_a_queue_of_its_own_serves_a_deciders_effects_timers_and_inbox(sta
     async with stage.virtual(world.registry) as (engine, clock):  # its worker serves the default queue
         await engine.execute(world.Puppet, Act("p", errands=("a",), alarms=(Alarm(1, "rang", "k"),)))
         await engine.enqueue_input(world.Puppet, Act("p", ("queued",)))
+        await clock.advance(minutes=1)
+        assert await world.words(engine) == ("acted",)
         async with engine.worker(queues=["letters"]):
             await clock.advance(minutes=1)
         assert sorted(await world.words(engine)) == ["a done", "acted", "queued", "rang"]

@@ -55,7 +55,7 @@ class InstanceWork:
     async def _fire(self, work: Work, code: DeciderCode, offer: Callable[[], Offer | None]) -> Settled:
         payload = work.payload or b""
         try:
-            code.input_type(payload, work.codec)
+            code.decode_input(payload, work.codec)
         except Exception as error:
             log.error("timer %s of run %s cannot be read and becomes a dead letter: %s", work.node, work.run, error)
             return await self._submit(KillWork(**_lease(work), error=encode_error(error)))
