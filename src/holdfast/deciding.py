@@ -145,14 +145,16 @@ class Deciding(EnginePart):
         PostgreSQL connection in a transaction of the caller's: the input is applied if that commits.
         """
         code = code_for(self._engine, decider)
-        await execute_routed(self._engine, code, code.route(input), command_id, tx)
+        routed = code.route(input)
+        _warn_of_reuse(await execute_routed(self._engine, code, routed, command_id, tx), code, routed, command_id)
 
     async def execute_dynamic(
         self, decider: str, payload: Mapping[str, Any], /, *, command_id: str | None = None
     ) -> None:
         """`execute` for untyped callers: the payload has "type", the name of the input's class, and its fields."""
         code = code_for(self._engine, decider)
-        await execute_routed(self._engine, code, code.route_mapping(payload), command_id)
+        routed = code.route_mapping(payload)
+        _warn_of_reuse(await execute_routed(self._engine, code, routed, command_id), code, routed, command_id)
 
     async def enqueue_input(
         self,
@@ -165,7 +167,7 @@ class Deciding(EnginePart):
         """Keep an input for an instance; a worker applies it soon, in the order in which inputs were enqueued."""
         code = code_for(self._engine, decider)
         routed = code.route_mapping(input) if isinstance(input, Mapping) else code.route(input)
-        await enqueue_routed(self._engine, code, routed, command_id)
+        _warn_of_reuse(await enqueue_routed(self._engine, code, routed, command_id), code, routed, command_id)
 
     async def state(
         self, decider: type[Decider[S, I, E, F]], workflow_id: str, /, *, at: int | datetime | None = None
@@ -316,7 +318,6 @@ async def enqueue_routed(
         observe=engine.settings.observe_inputs,
     )
     queued: Executed = await engine.coordinator.submit(operation)
-    _warn_of_reuse(queued, code, routed, command_id)
     return queued
 
 
@@ -337,11 +338,9 @@ async def execute_routed(
     )
     executed: Executed
     if tx is not None:
-        executed = await execute_in(
+        return await execute_in(
             tx, operation, store=engine.store, coordinator=engine.coordinator, definitions=engine.definitions
         )
-        _warn_of_reuse(executed, code, routed, command_id)
-        return executed
     worker, offer = _room(engine, code.queue)
     if offer is not None:
         operation = msgspec.structs.replace(operation, offer=offer)
@@ -351,7 +350,6 @@ async def execute_routed(
             operation, coordinator=engine.coordinator, store=engine.store, definitions=engine.definitions
         )
         handed = executed.handed
-        _warn_of_reuse(executed, code, routed, command_id)
         return executed
     finally:
         if worker is not None and offer is not None:

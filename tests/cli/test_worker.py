@@ -59,6 +59,8 @@ def test_a_second_ctrl_c_stops_at_once_and_gives_the_work_back(shell: Shell) -> 
         lines_until(worker, "it began")
         worker.send_signal(signal.SIGINT)
         lines_until(worker, "waits up to")
+        with pytest.raises(subprocess.TimeoutExpired):  # it goes on with what is running
+            worker.wait(2 * ONE_WISH_SECONDS)
         worker.send_signal(signal.SIGINT)
         lines_until(worker, "asked twice")
         assert worker.wait(30) == 0

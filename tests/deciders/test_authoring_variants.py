@@ -208,7 +208,7 @@ class ForeignBody(EchoBody):
     ("what", "error", "said"),
     [
         ("event", hf.DecideFailed, r"decide of Made, for input Struct, returned the event Strict\(id='1'\), a Strict"),
-        ("class", hf.DecideFailed, "a StructMeta, which is no event"),
+        ("class", hf.DecideFailed, "returned the class Struct as the event, where an instance is due"),
         ("effect", hf.DecideFailed, r"returned the effect Struct\(.*no effect of it \(known: none\)"),
         ("timer", hf.DecideFailed, r"returned the timer input Strict\(id='1'\)"),
         ("elsewhere", hf.DecideFailed, "of instance 'elsewhere' set a timer for instance 'another'"),

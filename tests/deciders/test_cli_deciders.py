@@ -52,9 +52,17 @@ def test_i12_a_command_id_applies_once_and_the_second_time_is_told(shop: OrderSh
     """Whoever repeats a line whose answer was lost must see that nothing happened twice."""
     words = ("execute", "orders:Order", json.dumps(create("17")), "--command-id", "req-9")
     shop.ok(*words)
-    assert "order/17 has been given this Create before, so nothing happened" in shop.ok(*words)
-    assert shop.json(*words)["outcome"] == "duplicate"
+    assert shop.ok(*words) == "order/17 was given this Create before under command id req-9, so nothing happened\n"
+    again = shop.json(*words)
+    assert (again["outcome"], again["command_id"], again["differs"]) == ("duplicate", "req-9", False)
     assert shop.json("stream", "order", "17")["length"] == 1
+
+
+def test_i12_another_input_under_a_used_command_id_is_told_apart_from_a_repetition(shop: OrderShell) -> None:
+    shop.ok("execute", "orders:Order", json.dumps(create("17")), "--command-id", "req-9")
+    words = ("execute", "orders:Order", json.dumps(pay("17")), "--command-id", "req-9")
+    assert "order/17 was given another input under command id req-9 before, so this Pay was not applied" in shop.ok(*words)
+    assert shop.json(*words)["differs"] is True
 
 
 def test_i34_an_instance_that_has_ended_ignores_an_input_and_that_is_no_error(shop: OrderShell) -> None:
@@ -318,10 +326,11 @@ def test_i9_dead_effects_timers_and_inputs_are_listed_replayed_and_discarded(sho
         "timer": ("PaymentTimeout", "18"),
         "input": ("Create", "19"),
     }
-    assert "effect Charge of order/17" in shop.ok("dead", "list")
+    assert re.search(r"(?m)^order/17 +effect/2.0 +effect Charge +1 ", shop.ok("dead", "list"))
     whole = shop.terminal("dead", "list", columns=80)
     assert f"    holdfast dead replay {letters['input']['id']}\n" in whole  # on one line, to be copied
-    assert "effect/2.0 of order/17 gets a new attempt" in shop.ok("dead", "replay", "order/17", "effect/2.0")
+    replayed = shop.ok("dead", "replay", "order/17", "effect/2.0")
+    assert re.search(r"effect/2.0 of order/17 is tried again \((once|up to \d+ times)\)", replayed)
     assert "is in the inbox again" in shop.ok("dead", "replay", letters["input"]["id"])
     shop.prepare()
     letters = {letter["kind"]: letter for letter in shop.json("dead", "list")["dead"]}

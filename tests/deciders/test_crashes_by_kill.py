@@ -24,7 +24,7 @@ from tests.deciders.tills import Till, TillState
 from tests.worker.support import PATIENT, assert_sound
 
 SEED = int(os.environ.get("KILL_TEST_SEED", str(random.SystemRandom().randrange(10**9))))
-KILLS = int(os.environ.get("KILL_TEST_KILLS", "5"))
+KILLS = int(os.environ.get("KILL_TEST_KILLS", "4"))
 MOST_HITS = {
     "flush.before": 12,
     "flush.after_commit": 12,

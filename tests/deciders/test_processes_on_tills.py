@@ -114,7 +114,7 @@ async def test_g3_i33_clients_and_workers_in_several_processes_lose_nothing_and_
 def giver_of(row: oracle.Row) -> str:
     """The process whose client gave an input, or the one that it followed from."""
     id: str = json.loads(row["payload"])["id"]
-    return id.removeprefix(tills.NO_COMMAND).partition("-")[0]
+    return id.removeprefix(oracle.NO_COMMAND).partition("-")[0]
 
 
 @pytest.mark.parametrize("place", ["action.after:8", "timer.before:8"])

@@ -98,7 +98,7 @@ async def test_i36_an_event_that_cannot_be_taken_stops_that_projection_and_no_ot
             assert found.lag_events == 4
             assert found.attempts == 3
             assert found.owner is None
-            place = f"position {found.failed_position} (Added, event 5 of counter 'a')"
+            place = f"position {found.failed_position:,} (Added, event 5 of counter 'a')"
             for word in ("book", place, "ValueError: no 5 please"):
                 assert word in found.error
             assert book.calls.count([5]) == 3, "so many attempts, and not one more (I3)"

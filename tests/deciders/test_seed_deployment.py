@@ -133,7 +133,7 @@ async def test_i8_work_of_a_type_that_was_removed_waits_and_is_done_when_the_typ
     without = hf.Registry()
     notes(without)
     async with shared_stage.engine(without) as engine:
-        with pytest.raises(hf.UsageError, match=r"no live worker can run; the first is order\.SendEmail"):
+        with pytest.raises(hf.UsageError, match=r"1 item is due that no live worker can run: order\.SendEmail"):
             await engine.settle(timeout=20)
         explained = str(await engine.get((await engine.find(workflow="order"))[0].id).explain())
         assert "order.SendEmail" in explained

@@ -24,7 +24,7 @@ import msgspec
 
 import holdfast as hf
 from holdfast.runtime import killswitch
-from tests.deciders import tills
+from tests.deciders import oracle, tills
 from tests.deciders.tills import Book, Deposit, Till, TillInput, Withdraw
 from tests.worker.support import PATIENT, ROOT, child_environment, until
 
@@ -66,9 +66,10 @@ class Order(msgspec.Struct, kw_only=True):
 def read_journal(path: Path | str) -> list[Deed]:
     """Everything that was done so far, oldest first."""
     try:
-        lines = Path(path).read_bytes().splitlines()
+        written = Path(path).read_bytes()
     except FileNotFoundError:
         return []
+    lines = written.rpartition(b"\n")[0].splitlines()  # whoever reads may meet a line that is just being written
     return [msgspec.json.decode(line, type=Deed) for line in lines]
 
 
@@ -111,6 +112,7 @@ class Mother:
 
     def exit_of(self, pid: int) -> int | None:
         """The exit code of a process that is over."""
+        assert self._program.stdout is not None
         while pid not in self._exits and select.select([self._program.stdout], [], [], 0)[0]:
             self._hear()
         return self._exits.get(pid)
@@ -198,7 +200,7 @@ class Person:
         """Give inputs to tills at random."""
         chance = random.Random(f"{order.seed} {os.getpid()} {number}")
         for each in range(order.inputs):
-            id = f"{chance.choice(('', tills.NO_COMMAND))}{os.getpid()}-{number}-{each}"
+            id = f"{chance.choice(('', oracle.NO_COMMAND))}{os.getpid()}-{number}-{each}"
             till = f"till-{chance.randrange(order.tills)}"
             given: TillInput = Deposit(till, id, chance.randint(1, 100))
             if chance.random() < 0.5:

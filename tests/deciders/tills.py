@@ -156,8 +156,8 @@ class Till(hf.Decider[TillState, TillInput, TillEvent, TillEffect], name="till",
             case Idle(till, id, round):
                 decided = hf.Decision.event(Rested(id, round))
                 return decided.with_timer_after(IDLE, Idle(till, id, 1), key="idle") if round == 0 else decided
-        decided = hf.Decision.event(Closed(input.id)).with_event(Audited(state.balance))
-        return decided.with_effects([Ring(input.id), Print(input.id)]).cancel_timer("idle")
+        decided = hf.Decision(events=(Closed(input.id), Audited(state.balance)))
+        return decided.with_effect(Ring(input.id)).with_effect(Print(input.id)).cancel_timer("idle")
 
     def is_terminal(self, state: TillState) -> bool:
         return state.status == "closed"

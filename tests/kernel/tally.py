@@ -55,6 +55,9 @@ class Tally:
     def status(self, state: int) -> str:
         return "low" if state < 10 else "high"
 
+    def decode_input(self, data: bytes, codec: str) -> Any:
+        return msgspec.json.decode(data)
+
     def input_type(self, data: bytes, codec: str) -> str:
         return "Wish"
 

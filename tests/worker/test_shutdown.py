@@ -51,6 +51,8 @@ async def test_asked_twice_a_worker_stops_at_once_and_its_work_goes_on_elsewhere
         await until(lambda: journal.begun(journal_path), "the process has begun")
         process.send_signal(signal.SIGINT)
         await until(lambda: _log_says(journal_path, "waits up to"), "the worker is stopping")
+        earliest = time.monotonic() + ONE_WISH_SECONDS
+        await until(lambda: time.monotonic() > earliest, "another signal is another wish")
         asked = time.monotonic()
         process.send_signal(signal.SIGINT)
         await until(lambda: process.poll() is not None, "the process ends")

@@ -126,9 +126,7 @@ class BoundDecider:
                 pass
         where, decider = _place(fact), self.definition.cls.__qualname__
         if fact.version == upcasters.current(fact.type):
-            if fact.type not in self._events.by_name:
-                raise self._events.unknown(fact.type, where, fact.version)
-            return self._events.read(fact.data, self._codecs, fact.codec, where, self._hint_for(fact))
+            return self._events.read(fact.data, self._codecs, fact.codec, where, self._hint_for(fact), fact.version)
         plain = self._codecs.decode(fact.data, UNTYPED, where=where, codec=fact.codec)
         if type(plain) is not dict:
             raise PayloadRefused(f"{where} is no object", hint="the row was changed by hand: restore it")
@@ -138,13 +136,13 @@ class BoundDecider:
 
     def _hint_for(self, fact: Fact) -> str:
         """What to do about an event that does not fit its class: a field it does not know was probably renamed."""
-        variant = self._events.by_name[fact.type]
+        variant = self._events.by_name.get(fact.type)
         step = f"@hf.upcast({self.definition.cls.__qualname__}, {fact.type!r}, from_version={fact.version})"
         plain: dict[str, Any] = {}
         with contextlib.suppress(Exception):  # what is wrong with it is told by whoever reads it
             plain.update(cast("dict[str, Any]", self._codecs.decode(fact.data, UNTYPED, where="", codec=fact.codec)))
-        unread = variant.unread(plain)
-        if not unread:
+        unread = [] if variant is None else variant.unread(plain)
+        if variant is None or not unread:
             return f"give what is missing a default, or add {step}"
         missing = sorted((variant.fields or set()) - plain.keys())
         new = missing[0] if missing else "NEW_NAME"

@@ -164,14 +164,25 @@ class Variants:
             self._spliced[name] = shape_of(variant.annotation, name).to_plain if plain else None
         return self._spliced[name]
 
-    def read(self, data: bytes, codecs: Codecs, codec: str, where: str | None = None, hint: str | None = None) -> Any:
-        """A stored value; PayloadRefused names `where` and what is missing or unknown (I37). `hint` is for fields."""
+    def read(
+        self,
+        data: bytes,
+        codecs: Codecs,
+        codec: str,
+        where: str | None = None,
+        hint: str | None = None,
+        version: int | None = None,
+    ) -> Any:
+        """A stored value; PayloadRefused names `where` and what is missing or unknown (I37).
+
+        `hint` is for fields that do not fit, `version` the one that the value was stored with, for its upcast.
+        """
         if codec == JSON.tag and (told := self._told_by(data)) is not None:
             try:
                 return self.read_quickly(told, data, codecs, codec)
             except Exception:  # noqa: S110 - read again below, where the message is made
                 pass
-        name = self.tag(data, codecs, codec, where)
+        name = self.tag(data, codecs, codec, where, version)
         try:
             return codecs.read(data, self._shape(self.by_name[name]), where or self._where(name), codec)
         except PayloadRefused as error:
@@ -186,7 +197,7 @@ class Variants:
         shape = self._shapes.get(name) or self._shape(self.by_name[name])
         return shape.from_plain(codecs.of(codec).decode(data, shape.wire))
 
-    def tag(self, data: bytes, codecs: Codecs, codec: str, where: str | None = None) -> str:
+    def tag(self, data: bytes, codecs: Codecs, codec: str, where: str | None = None, version: int | None = None) -> str:
         """The name that a stored value says it has; PayloadRefused, listing the known ones, if there is none such."""
         who = where or f"a stored {self.role} of {self.decider}"
         try:
@@ -199,7 +210,7 @@ class Variants:
                 hint=f'it has to be an object with "{TAG_FIELD}", one of {self.names}',
             ) from trouble
         if name not in self.by_name:
-            raise self.unknown(name, who)
+            raise self._unknown(name, who, version)
         return name
 
     def _told_by(self, data: bytes) -> str | None:
@@ -213,7 +224,7 @@ class Variants:
         """A value whose stored form was changed after it was read; PayloadRefused as for `read`."""
         name = plain[TAG_FIELD]
         if name not in self.by_name:
-            raise self.unknown(name, where)
+            raise self._unknown(name, where)
         try:
             return self.by_name[name].from_plain(plain)
         except Exception as trouble:
@@ -260,8 +271,7 @@ class Variants:
     def _where(self, name: str) -> str:
         return f"{self.role} {name} of {self.decider}"
 
-    def unknown(self, name: str, who: str, version: int | None = None) -> PayloadRefused:
-        """The error about a stored value of a class that is none of these."""
+    def _unknown(self, name: str, who: str, version: int | None = None) -> PayloadRefused:
         if self.role == "event":
             step = f"@hf.upcast({self.decider}, {name[:80]!r}, from_version={version or '…'})"
             instead = f"turn it into one that exists with {step}"

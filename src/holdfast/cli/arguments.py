@@ -18,6 +18,7 @@ from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
 from holdfast.authoring.dag_template import DagTemplate
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.deciders import Decider
+from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.cli.failures import NOT_FOUND, USAGE, Failure
@@ -26,7 +27,9 @@ from holdfast.core.codec import DEFAULT_CODECS
 from holdfast.core.errors import HoldfastError, PayloadRefused, UsageError
 from holdfast.core.graph import known_names
 
-Startable = Action[..., Any] | Workflow[..., Any] | DagTemplate[...] | type[Dag] | BuiltDag | DagBuilder
+Startable = (
+    Action[..., Any] | Workflow[..., Any] | Flow[..., Any] | DagTemplate[...] | type[Dag] | BuiltDag | DagBuilder
+)
 
 
 def find_startable(target: str, registry: Registry) -> Startable:
@@ -49,7 +52,7 @@ def find_startable(target: str, registry: Registry) -> Startable:
 def _is_startable(thing: object) -> bool:
     if isinstance(thing, type):
         return issubclass(thing, Dag) and thing is not Dag
-    return isinstance(thing, Action | Workflow | DagTemplate | BuiltDag | DagBuilder)
+    return isinstance(thing, Action | Workflow | Flow | DagTemplate | BuiltDag | DagBuilder)
 
 
 def _refuse_decider(thing: object, name: str) -> None:
@@ -62,7 +65,7 @@ def _refuse_decider(thing: object, name: str) -> None:
 
 
 def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]) -> NoReturn:
-    known = f"it has {', '.join(offered)}" if offered else "it defines no workflow, no action, no Dag and no template"
+    known = f"it has {', '.join(offered)}" if offered else "it defines no workflow, no flow, no action, no Dag and no template"
     if found is None:
         raise Failure(
             f"module {module.__name__} has no {path!r}",
@@ -71,7 +74,7 @@ def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]
         )
     raise Failure(
         f"{module.__name__}:{path} has the type {type(found).__name__}, which cannot be started",
-        hint=f"name a workflow, an action, a Dag class or a template of {module.__name__}: {known}",
+        hint=f"name a workflow, a flow, an action, a Dag class or a template of {module.__name__}: {known}",
         code=USAGE,
     )
 
@@ -86,11 +89,11 @@ def _registered(name: str, registry: Registry) -> Startable:
 
 
 def bind(startable: Startable, words: Sequence[str]) -> Any:
-    """What `engine.start` takes: a workflow, action or template with its arguments, a Dag instance, or a built DAG."""
+    """What `engine.start` takes: a workflow, flow, action or template with its arguments, a Dag instance, or a built DAG."""
     try:
         if isinstance(startable, BuiltDag | DagBuilder):
             return _built(startable, words)
-        if isinstance(startable, Action | Workflow | DagTemplate):
+        if isinstance(startable, Action | Workflow | Flow | DagTemplate):
             return _bound(startable, words)
         return startable(**_fields(startable, words))
     except PayloadRefused as error:
@@ -107,7 +110,9 @@ def _built(dag: BuiltDag | DagBuilder, words: Sequence[str]) -> BuiltDag:
     return dag.build() if isinstance(dag, DagBuilder) else dag
 
 
-def _bound(action: Action[..., Any] | Workflow[..., Any] | DagTemplate[...], words: Sequence[str]) -> Any:
+def _bound(
+    action: Action[..., Any] | Workflow[..., Any] | Flow[..., Any] | DagTemplate[...], words: Sequence[str]
+) -> Any:
     signature = inspect.signature(action.fn)
     hints = _hints(action.fn)
     parameters = list(signature.parameters.values())

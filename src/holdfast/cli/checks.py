@@ -148,24 +148,30 @@ def _print(checked: list[dict[str, Any]], counted: Counter[str], seed: int, othe
     if not checked:
         say("there are no open runs to check", "ok")
         return
-    runs = _counted(checked)
-    verdicts = ", ".join(
-        f"{counted[name]:,} {words}"
-        for name, words in (("fine", "fine"), ("changes", "with changes"), ("breaks", "would break"))
-        if counted[name]
-    )
-    say(f"{runs} checked under hash seed {seed}: {verdicts}", "error" if counted["breaks"] else "ok")
+    status = "error" if counted["breaks"] else "ok"
+    deciders = [each for each in checked if each["what"] == "decider"]
+    if deciders:
+        names = len({each["workflow"] for each in deciders})
+        say(f"{names:,} decider{'' if names == 1 else 's'} checked: {_problems(deciders)}", status)
+    runs = [each for each in checked if each["what"] == "run"]
+    if runs:
+        of_runs = Counter(each["verdict"] for each in runs)
+        verdicts = ", ".join(
+            f"{of_runs[name]:,} {words}"
+            for name, words in (("fine", "fine"), ("changes", "with changes"), ("breaks", "would break"))
+            if of_runs[name]
+        )
+        say(f"{len(runs):,} open run{'' if len(runs) == 1 else 's'} checked under hash seed {seed}: {verdicts}", status)
 
 
-def _counted(checked: list[dict[str, Any]]) -> str:
-    """`1 decider and 3 open runs`."""
-    runs = sum(each["what"] == "run" for each in checked)
-    deciders = len({each["workflow"] for each in checked if each["what"] == "decider"})
+def _problems(deciders: list[dict[str, Any]]) -> str:
+    """Of a decider each line is one thing that is wrong with it, and not an instance."""
+    breaks, changes = (sum(each["verdict"] == verdict for each in deciders) for verdict in ("breaks", "changes"))
     words = [
-        *([f"{deciders:,} decider{'' if deciders == 1 else 's'}"] if deciders else []),
-        *([f"{runs:,} open run{'' if runs == 1 else 's'}"] if runs or not deciders else []),
+        *([f"{breaks:,} problem{'' if breaks == 1 else 's'} that would break instances"] if breaks else []),
+        *([f"{changes:,} thing{'' if changes == 1 else 's'} that would change"] if changes else []),
     ]
-    return " and ".join(words)
+    return ", ".join(words) or "this code understands what is stored"
 
 
 # -- the child

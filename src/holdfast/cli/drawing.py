@@ -86,17 +86,19 @@ def _of_decider(options: Options, target: str, style: str, observed: bool) -> No
     if machine is not None:  # which needs no database
         print_machine(machine, style)
         return
-    _of_observed(options, decider_class(target).__holdfast__.names, style)
+    _of_observed(options, decider_class(target).__holdfast__.names, style, not observed)
 
 
 @asynchronous
-async def _of_observed(options: Options, names: tuple[str, ...], style: str) -> None:
-    from holdfast.cli.machines import nothing_observed, observed_machine, print_machine
+async def _of_observed(options: Options, names: tuple[str, ...], style: str, undeclared: bool) -> None:
+    from holdfast.cli.machines import note_undeclared, nothing_observed, observed_machine, print_machine
 
     async with opened(options) as engine:
         machine = await observed_machine(engine, names)
     if machine is None:
-        raise nothing_observed(names[0])
+        raise nothing_observed(names[0], undeclared=undeclared)
+    if undeclared:
+        note_undeclared(names[0])
     print_machine(machine, style)
 
 

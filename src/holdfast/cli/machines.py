@@ -49,12 +49,20 @@ async def observed_machine(engine: Engine, names: tuple[str, ...]) -> StateMachi
     )
 
 
-def nothing_observed(name: str) -> Failure:
+def nothing_observed(name: str, *, undeclared: bool = False) -> Failure:
+    """`undeclared`: the code is here and has no definition(), so that observing is not the only way."""
+    observe = 'observe them with Engine(observe_inputs="type"), or HOLDFAST_OBSERVE_INPUTS=type'
     return Failure(
-        f"no inputs of {name} were observed, so there are no transitions to draw",
-        hint='observe them with Engine(observe_inputs="type"), or HOLDFAST_OBSERVE_INPUTS=type',
+        f"{f'{name} has no definition(), and ' if undeclared else ''}no inputs of {name} were observed, so there are "
+        "no transitions to draw",
+        hint=f"write definition() to declare them, or {observe}" if undeclared else observe,
         code=FAILED,
     )
+
+
+def note_undeclared(name: str) -> None:
+    """Said where what was asked for is what the author declares, and that is nothing."""
+    note(f"{name} has no definition(), which declares its states and transitions: this is what was observed")
 
 
 async def print_machine_of(engine: Engine, row: Run, style: str, *, observed: bool = False) -> None:
@@ -72,8 +80,11 @@ async def print_machine_of(engine: Engine, row: Run, style: str, *, observed: bo
     names = (row.workflow,) if code is None else code.definition.cls.__holdfast__.names
     if machine is None:
         machine = await observed_machine(engine, names)
+    undeclared = code is not None and not observed and declared_machine(code.definition.cls) is None
     if machine is None:
-        raise nothing_observed(row.workflow)
+        raise nothing_observed(row.workflow, undeclared=undeclared)
+    if undeclared:
+        note_undeclared(row.workflow)
     status = None
     if code is not None and style == "ascii":
         from holdfast.cli.instance_document import state_of

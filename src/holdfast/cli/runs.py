@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 STATES_SHOWN = 100
 EVENTS_FOLDED = 10_000
+NAMED_BY_KEY = ("decider", "projection")  # their ids are made of their keys, and nobody knows them by those
 DEAD_LOOKED_AT = 1_000
 STATUSES = ("pending", "running", "suspended", "paused", "cancelling", "completed", "failed", "cancelled")
 
@@ -72,7 +73,7 @@ async def runs(
     else:
         headers = ["RUN", "WORKFLOW", "MODEL", "KEY", "STATUS", "STARTED", "TOOK"]
         rows = [_row(info, now) for info in page]
-        if len(instances) == len(page):  # what they are called says both
+        if all(info.model in NAMED_BY_KEY for info in page):  # what they are called says both
             headers, rows = [headers[0], *headers[2:3], *headers[4:]], [[row[0], row[2], *row[4:]] for row in rows]
     for header, cells in (
         ("TAGS", [" ".join(f"{name}={value}" for name, value in info.tags.items()) for info in page]),
@@ -82,7 +83,8 @@ async def runs(
             headers.append(header)
             for row, cell in zip(rows, cells, strict=True):
                 row.append(cell)
-    print_table(headers, rows, whole=("RUN", "INSTANCE", "STATUS", "STATE", "STARTED", "TOOK"), cut=("TAGS", "REASON"))
+    whole = ("RUN", "INSTANCE", "STATUS", "STATE", "STARTED", "TOOK")
+    print_table(headers, rows, whole=whole, cut=("MODEL", "TAGS", "REASON"))
     if page.cursor is not None and on_terminal():
         note(f"there may be more: add --after {page.cursor}")
 
@@ -144,7 +146,7 @@ def _document(info: RunInfo, instance: Run | None, refused: Counter[str | None])
 def _row(info: RunInfo, now: datetime) -> list[str]:
     took = "" if info.finished_at is None else shown_seconds((info.finished_at - info.created_at).total_seconds())
     return [
-        f"{info.workflow}/{info.key}" if info.model == "decider" else info.id,
+        f"{info.workflow}/{info.key}" if info.model in NAMED_BY_KEY else info.id,
         info.workflow,
         info.model,
         info.key or "",

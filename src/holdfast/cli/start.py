@@ -68,8 +68,8 @@ class ArgumentCommand(click.Command):
 def start(options: Options, /, target: str, words: tuple[str, ...], wait: bool, restart: bool, **given: Any) -> int:
     """Start a run and print its id.
 
-    THING is a workflow, an action, a Dag class or a template of MODULE (or its bare name, with --app). All but a Dag
-    take ARGS in the order of their parameters, a Dag takes FIELD=VALUE. An argument is JSON if it parses as JSON
+    THING is a workflow, a flow, an action, a Dag class or a template of MODULE (or its bare name, with --app). All but
+    a Dag take ARGS in the order of their parameters, a Dag takes FIELD=VALUE. An argument is JSON if it parses as JSON
     and its parameter is not a str; otherwise it is text.
     """
     if restart and given["key"] is None:

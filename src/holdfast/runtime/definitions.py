@@ -248,6 +248,14 @@ class RegistryDefinitions:
             )
         self._bind(found, workflow, FlowGraph.from_json(nodes))
 
+    async def flow_graph(self, store: Store, run: Run) -> FlowGraph | None:
+        """The graph that a run of a flow follows, for people: it is stored, so the code need not be here."""
+        found: object = self.registry.workflows.get(run.workflow)
+        if isinstance(found, Flow) and found.graph.signature == run.signature:
+            return found.graph
+        nodes = None if run.signature is None else await store.code_nodes(run.workflow, run.signature)
+        return None if nodes is None else FlowGraph.from_json(nodes)
+
     def command_retentions(self) -> list[tuple[str, int, int | None]]:
         """For how many microseconds the command ids of which decider are kept, and how many inputs its window needs."""
         found: list[tuple[str, int, int | None]] = []
@@ -272,7 +280,7 @@ class RegistryDefinitions:
         """Every queue that a definition of this process names."""
         named = [action.policy.queue for action in self.registry.actions.values()]
         for found in self.registry.workflows.values():
-            if isinstance(found, Workflow | Projection):
+            if isinstance(found, Workflow | Flow | Projection):
                 named.append(found.queue)
             elif isinstance(found, type) and issubclass(found, Decider):
                 named.append(found.__decider__.options.queue)
