@@ -1,8 +1,9 @@
 """Before a deploy: would the runs that are open now go on with this code? Nothing is started, and nothing is written.
 
 The history of every function is replayed against the code of this process, up to where it is, and what it then waits
-for is compared with what is stored. A class DAG follows its code as it changes (I31): for one of those the check says
-what would change. Of a decider a sample of everything that it has stored is read (`decider_checking`).
+for is compared with what is stored. A flow keeps its graph, so only what that calls is looked for. A class DAG follows
+its code as it changes (I31): for one of those the check says what would change. Of a decider a sample of everything
+that it has stored is read (`decider_checking`).
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ async def _check_decider(engine: Engine, workflow: str, code: BoundDecider) -> A
 
 async def check_run(engine: Engine, run: Run) -> Checked:
     """One run against the code of this process."""
+    if run.model == "flow":
+        return await _check_flow(engine, run)
     if run.model != "function":
         return await _check_dag(engine, run)
     try:
@@ -92,6 +95,20 @@ async def check_run(engine: Engine, run: Run) -> Checked:
     if stuck is None:
         return Checked(run=run.id, workflow=run.workflow, verdict="fine", difference=another_python(run) or "")
     return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=stuck)
+
+
+async def _check_flow(engine: Engine, run: Run) -> Checked:
+    """I24: it follows the graph that it was started with, so what that calls must be here still."""
+    graph = await engine.definitions.flow_graph(engine.store, run)
+    if graph is None:
+        told = "the graph that it was started with is neither stored nor that of this code"
+        return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=told)
+    known = {*engine.registry.known_actions(), *engine.registry.known_workflows()}
+    gone = sorted({node.call for node in graph.nodes if node.category in ("action", "child") and node.call} - known)
+    if gone:
+        told = f"its graph calls what this code does not have: {', '.join(gone)}"
+        return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=told)
+    return Checked(run=run.id, workflow=run.workflow, verdict="fine")
 
 
 async def _check_dag(engine: Engine, run: Run) -> Checked:

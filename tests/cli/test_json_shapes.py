@@ -64,6 +64,7 @@ ELSEWHERE = {
     "an input of an instance",
     "an observation of an instance",
     "graph of a decider",
+    "graph of a flow",
     "send",
     "query",
     "check",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.logs import JsonFormatter, ReadableFormatter
+from holdfast.runtime.stop_requests import ONE_WISH_SECONDS
 from tests.cli.conftest import Shell
 
 

@@ -41,7 +41,7 @@ from tests.worker.support import assert_sound
 
 QUEUES = ("default",)
 SEED = int(os.environ.get("CRASH_TEST_SEED", str(random.SystemRandom().randrange(10**9))))
-SHARE = {"sqlite": (1.0, 0.2), "postgresql": (0.25, 0.06)}
+SHARE = {"sqlite": (1.0, 0.3), "postgresql": (0.4, 0.1)}
 """How many of all crashes are tried, by store: with what is remembered, and without. CRASH_TEST_SHARE=1 tries all."""
 
 

@@ -108,7 +108,7 @@ async def test_g3_i33_clients_and_workers_in_several_processes_lose_nothing_and_
         await assert_sound(engine)
     facts = sum(len(each.stream) for each in books.values())
     print(f"{inputs} inputs, {facts} events, {len(executions(deeds))} effects in {took:.1f} s; {shared} tills shared")
-    assert shared > len(books) // 2, "hardly any till had inputs from two processes"
+    assert shared > len(books) // 4, "hardly any till had inputs from two processes"
 
 
 def giver_of(row: oracle.Row) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.core.rows import COMPLETED, LEASED, READY
+from holdfast.runtime.stop_requests import ONE_WISH_SECONDS
 from tests.endtoend.programs import app, journal
 from tests.worker.support import Processes, assert_sound, engine_on, statuses, until, work_of
 

@@ -65,7 +65,8 @@ def _refuse_decider(thing: object, name: str) -> None:
 
 
 def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]) -> NoReturn:
-    known = f"it has {', '.join(offered)}" if offered else "it defines no workflow, no flow, no action, no Dag and no template"
+    nothing = "it defines no workflow, no flow, no action, no Dag and no template"
+    known = f"it has {', '.join(offered)}" if offered else nothing
     if found is None:
         raise Failure(
             f"module {module.__name__} has no {path!r}",
@@ -89,7 +90,7 @@ def _registered(name: str, registry: Registry) -> Startable:
 
 
 def bind(startable: Startable, words: Sequence[str]) -> Any:
-    """What `engine.start` takes: a workflow, flow, action or template with its arguments, a Dag instance, or a built DAG."""
+    """What `engine.start` takes: something with its arguments bound, a Dag instance, or a built DAG."""
     try:
         if isinstance(startable, BuiltDag | DagBuilder):
             return _built(startable, words)

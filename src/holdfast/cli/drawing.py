@@ -9,10 +9,12 @@ import click
 
 from holdfast.cli.failures import FAILED, USAGE, Failure
 from holdfast.cli.finding import find_run
+from holdfast.cli.flow_graphs import print_flow_graph, print_flow_run
 from holdfast.cli.options import Options, asynchronous, common_options, load_app, opened, pass_options
 from holdfast.cli.output import print_json, shown_state
 
 if TYPE_CHECKING:
+    from holdfast.core.flow_graph import FlowGraph
     from holdfast.core.graph import Graph
     from holdfast.engine import Engine
 
@@ -29,7 +31,7 @@ FORMATS = ("ascii", "mermaid", "svg", "dot", "json")
 def graph(options: Options, target: str, words: tuple[str, ...], style: str, observed: bool) -> None:
     """Draw a graph, or that of a run with its states.
 
-    THING is a Dag class, an action, or a template, which takes its ARGS as `holdfast start` does. Or it is a decider,
+    THING is a flow, a Dag class, an action, or a template, which takes its ARGS as `holdfast start` does. Or a decider,
     whose state machine is drawn as its definition() declares it; without that, or its code, as it was observed.
 
     \b
@@ -48,9 +50,15 @@ def graph(options: Options, target: str, words: tuple[str, ...], style: str, obs
             raise Failure(f"{words[0]!r} is one word too many after a decider", hint="give it alone", code=USAGE)
         _of_decider(options, target, style, observed)
     elif _is_thing(target):
+        from holdfast.core.graph import Graph
+
         _refuse_dot(style, observed)
         name, drawn = _of_thing(target, words)
-        _print(drawn, style, {"workflow": name, "run": None}, None)
+        about = {"workflow": name, "run": None}
+        if isinstance(drawn, Graph):
+            _print(drawn, style, about, None)
+        else:
+            print_flow_graph(drawn, style, about)
     elif words:
         raise Failure(f"{words[0]!r} is one word too many after a run", hint="give the run alone", code=USAGE)
     else:
@@ -110,9 +118,10 @@ def _is_thing(target: str) -> bool:
     return bool(colon and "/" not in module) or target in default_registry.known_workflows()
 
 
-def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph]:
+def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph | FlowGraph]:
     from holdfast.authoring.actions import Action
     from holdfast.authoring.dags import Dag
+    from holdfast.authoring.flows import Flow
     from holdfast.authoring.functions import Workflow
     from holdfast.authoring.registry import default_registry
     from holdfast.authoring.startable import graph_of_action, resolve_start
@@ -125,7 +134,9 @@ def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph]:
             hint="`holdfast show RUN` shows what a run of it has done",
             code=USAGE,
         )
-    # Neither fields nor arguments change the graph of these two.
+    # Neither fields nor arguments change the graph of these.
+    if isinstance(startable, Flow):
+        return startable.name, startable.graph
     if isinstance(startable, type) and issubclass(startable, Dag):
         return startable.__holdfast__.name, startable.compiled_dag()
     if isinstance(startable, Action):
@@ -149,6 +160,9 @@ async def _of_run(options: Options, target: str, style: str, observed: bool) -> 
                 hint=f"`holdfast show {row.id}` shows what it has done and what it waits for",
                 code=FAILED,
             )
+        if row.model == "flow":
+            await print_flow_run(engine, row, style)
+            return
         handle = engine.get(row.id)
         drawn = await handle.dag()
         states = await handle.nodes_with_state()

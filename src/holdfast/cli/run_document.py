@@ -33,13 +33,17 @@ class AttemptShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeShown(msgspec.Struct, frozen=True, kw_only=True):
-    """A node with all of its attempts; `state` is that of the latest, `after` names what it depends on."""
+    """A node with all of its attempts; `state` is that of the latest, `after` names what it depends on.
+
+    `does` says of an address of a flow what is done there: an action, a barrier, a sleep, a child.
+    """
 
     id: str
     name: str
     state: str
     detail: str
     after: tuple[str, ...]
+    does: str
     attempts: tuple[AttemptShown, ...]
 
 
@@ -66,9 +70,9 @@ class ChildShown(msgspec.Struct, frozen=True, kw_only=True):
 class RunShown(msgspec.Struct, frozen=True, kw_only=True):
     """A run with its nodes and its history. `signature` is that of the graph it follows, if that is known here.
 
-    A function has no nodes: `nodes` are its own turn, under its name, and those of its calls that went through the
-    work table. `wakes_at` is the next time that it waits for. Those of an instance of a decider are what is pending or
-    was given up, and `instance` has the rest.
+    `nodes` of a flow are the addresses that were reached, in the order of its source. A function has none: they are its
+    own turn, under its name, and those of its calls that went through the work table; `wakes_at` is the next time that
+    it waits for. Those of an instance of a decider are what is pending or was given up, and `instance` has the rest.
     """
 
     run: str
@@ -146,7 +150,7 @@ async def gather(
         waits=await _waits(engine, row),
         wakes_at=next((moment_of(item.due) for item in work if _is_asleep(row, item)), None),
         children=await _children(engine, row),
-        nodes=_nodes(row, work, graph),
+        nodes=_nodes(row, await _in_source_order(engine, row, work), graph),
         history=tuple(_entry(entry) for entry in await handle.history()),
         instance=(
             await gather_instance(engine, row, work, every=every_node, whole=whole_history) if is_instance else None
@@ -191,8 +195,8 @@ def _is_asleep(run: Run, item: Work) -> bool:
 async def _children(engine: Engine, row: Run) -> tuple[ChildShown, ...]:
     from holdfast.core.queries import ChildrenOf
 
-    if row.model != "function":
-        return ()  # only functions have any
+    if row.model not in ("function", "flow"):
+        return ()  # only these have any
     found: list[Run] = await engine.store.rows(ChildrenOf(row.id))
     return tuple(
         ChildShown(run=child.id, workflow=child.workflow, status=child.status, key=child.key)
@@ -202,7 +206,7 @@ async def _children(engine: Engine, row: Run) -> tuple[ChildShown, ...]:
 
 def _nodes(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeShown, ...]:
     attempts: dict[str, list[Work]] = {}
-    for item in sorted(work, key=lambda item: (item.created, item.node, item.attempt)):
+    for item in work:
         attempts.setdefault(item.node, []).append(item)
     order = list(attempts) if graph is None else list(dict.fromkeys([*graph.topological_order, *attempts]))
     names = _call_names(run, attempts) if graph is None else {node.id: node.name for node in graph.nodes}
@@ -220,10 +224,37 @@ def _nodes(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeSho
                 state=absent if latest is None else latest.status,
                 detail="" if latest is None else _detail(latest),
                 after=tuple(names[parent] for parent in parents),
+                does=_does(items[0]) if run.model == "flow" and items else "",
                 attempts=(*_before(items), *(_attempt(item) for item in items if item.status != "blocked")),
             )
         )
     return tuple(shown)
+
+
+async def _in_source_order(engine: Engine, row: Run, work: list[Work]) -> list[Work]:
+    """Work of a flow as its source has it, pass by pass and element by element; other work by when it was made."""
+    from holdfast.core.flow_addresses import parse_address
+
+    if row.model != "flow":
+        return sorted(work, key=lambda item: (item.created, item.node, item.attempt))
+    graph = await engine.definitions.flow_graph(engine.store, row)
+    position = {} if graph is None else {node.id: place for place, node in enumerate(graph.nodes)}
+    addressed = [(parse_address(item.node), item) for item in work]
+    addressed.sort(
+        key=lambda each: (
+            position.get(each[0].node, len(position)),
+            each[0].node,
+            each[0].passes,
+            -1 if each[0].index is None else each[0].index,
+            each[1].attempt,
+        )
+    )
+    return [item for _, item in addressed]
+
+
+def _does(item: Work) -> str:
+    words = {"node": f"action {item.name}", "child": f"run of {item.name}"}
+    return words.get(item.kind, item.kind)
 
 
 def _call_names(run: Run, attempts: dict[str, list[Work]]) -> dict[str, str]:
@@ -258,6 +289,8 @@ def _before(items: list[Work]) -> tuple[AttemptShown, ...]:
 def _detail(item: Work) -> str:
     if item.status == "blocked" and item.kind == "effect":
         return f"one at a time, since {moment_of(item.created):%H:%M:%S}"
+    if item.status == "blocked" and item.kind == "child":
+        return f"by its run since {moment_of(item.created):%H:%M:%S}"
     if item.status == "blocked":  # I2: whoever sees a blocked item sees what it waits for, and since when
         return f"{item.completed} of {item.required} since {moment_of(item.created):%H:%M:%S}"
     return f"due {moment_of(item.due):%Y-%m-%d %H:%M:%S}" if item.status == "ready" and item.gate == 1 else ""

@@ -22,7 +22,7 @@ from holdfast.cli.output import (
     print_table,
     say,
 )
-from holdfast.cli.show_function import print_function, print_waits, runs_on
+from holdfast.cli.show_function import print_children, print_function, print_waits, runs_on
 from holdfast.cli.show_instance import print_instance, state_facts
 from holdfast.cli.show_nodes import print_nodes
 from holdfast.cli.times import shown_moment, shown_seconds
@@ -52,8 +52,9 @@ async def show(
     """Show a run: status, graph or waits, errors, history.
 
     Of a function: what it waits for, which runs it has started, and what its history holds. Of a DAG: its nodes in the
-    order in which they can run, a fan-out in one line. Of an instance of a decider: its state (with --app), its last
-    events (--history for all), pending effects (--nodes for all) and timers, its inbox and what was observed.
+    order in which they can run, a fan-out in one line. Of a flow: the nodes that it has reached, those of loops and
+    spreads with their address. Of an instance of a decider: its state (with --app), its last events (--history for
+    all), pending effects (--nodes for all) and timers, its inbox and what was observed.
     """
     from holdfast.cli.machines import print_machine_of
     from holdfast.cli.run_document import gather
@@ -76,6 +77,7 @@ async def show(
         print_function(shown, every_node)
     else:
         print_waits(shown, [])
+        print_children(shown, every_node)
         print_nodes(shown, graph, every_node)
     _print_errors(shown, every_node)
     if traceback:
@@ -86,7 +88,7 @@ async def show(
 def _print_run(shown: RunShown) -> None:
     now = datetime.now(UTC)
     facts = [("run", shown.run), ("workflow", shown.workflow), ("status", Cell(shown.status, shown.status))]
-    if shown.model == "function":
+    if shown.model in ("function", "flow"):
         facts.insert(2, ("model", shown.model))
     if shown.instance is not None:
         facts[1] = ("instance", f"{shown.workflow}/{shown.key}")

@@ -20,7 +20,7 @@ def print_function(shown: RunShown, every_node: bool) -> None:
     """Everything about a function but its facts, its errors and its history."""
     calls = [node for node in shown.nodes if node.id != TURN]
     print_waits(shown, [node for node in calls if node.state in ("ready", "leased")])
-    _print_children(shown, every_node)
+    print_children(shown, every_node)
     if calls:
         print_nodes(shown, None, every_node, calls)
 
@@ -52,7 +52,7 @@ def _state(node: NodeShown) -> str:
     return f"{shown_state(node.state)} ({node.detail})" if node.detail else shown_state(node.state)
 
 
-def _print_children(shown: RunShown, every_node: bool) -> None:
+def print_children(shown: RunShown, every_node: bool) -> None:
     if not shown.children:
         return
     print_heading("children")

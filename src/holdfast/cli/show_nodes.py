@@ -42,7 +42,7 @@ def print_nodes(
 ) -> None:
     """The table of nodes; fan-outs in one line each unless every node is asked for. Or of a function's calls."""
     nodes = shown.nodes if calls is None else calls
-    groups = _groups(nodes, None if every_node else graph)
+    groups = _groups(nodes, None if every_node else graph, every_node)
     label = {node.name: _label(group) for group in groups for node in group}
     rows: list[list[str]] = []
     for group in groups:
@@ -53,15 +53,16 @@ def print_nodes(
             rows.append(["", f"{MEMBER}and {len(apart) - APART:,} more", "", "", "", ""])
     title = "nodes" if calls is None else "calls in the work table"
     print_heading(f"{title} ({len(nodes):,})" if len(nodes) > len(rows) else title)
-    headers = ["", "NODE" if calls is None else "CALL", "STATE", "ATTEMPTS", "TOOK", "AFTER"]
+    last = "DOES" if shown.model == "flow" else "AFTER"
+    headers = ["", "NODE" if calls is None else "CALL", "STATE", "ATTEMPTS", "TOOK", last]
     if not any(row[-1] for row in rows):  # a single node, or code that was not imported
         headers, rows = headers[:-1], [row[:-1] for row in rows]
     print_table(headers, rows, whole=("NODE", "CALL", "ATTEMPTS", "TOOK"))
-    if graph is None and calls is None and shown.status not in ("completed", "cancelled"):
+    if graph is None and calls is None and last == "AFTER" and shown.status not in ("completed", "cancelled"):
         note(f"nodes that nothing has reached are in the code of {shown.workflow}: --app MODULE shows them too")
 
 
-def _groups(nodes: Sequence[NodeShown], graph: Graph | None) -> list[list[NodeShown]]:
+def _groups(nodes: Sequence[NodeShown], graph: Graph | None, every_node: bool) -> list[list[NodeShown]]:
     """Nodes that are shown in one line, in the order in which they can run."""
     from holdfast.core.dag_drawing import alike
 
@@ -70,8 +71,13 @@ def _groups(nodes: Sequence[NodeShown], graph: Graph | None) -> list[list[NodeSh
         first.update((node.id, group[0].id) for node in group)
     groups: dict[str, list[NodeShown]] = {}
     for node in nodes:
-        groups.setdefault(first.get(node.id, node.id), []).append(node)
+        groups.setdefault(first.get(node.id, node.id if every_node else _spread(node)), []).append(node)
     return list(groups.values())
+
+
+def _spread(node: NodeShown) -> str:
+    """Elements of one spread of a flow, `charge[0]` and `charge[1]`, are shown in one line."""
+    return node.id.partition("[")[0] if node.does else node.id
 
 
 def _label(group: Sequence[NodeShown]) -> str:
@@ -111,6 +117,8 @@ def _collapsed(group: Sequence[NodeShown], label: Mapping[str, str]) -> list[str
 
 
 def _after(node: NodeShown, label: Mapping[str, str]) -> str:
+    if node.does:
+        return node.does
     if not label:
         return ""
     names = list(dict.fromkeys(label.get(name, name) for name in node.after))

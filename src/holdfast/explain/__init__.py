@@ -22,6 +22,7 @@ from holdfast.core.rows import (
     LEASED,
     PAUSED,
     READY,
+    SLEEP,
     Run,
     Work,
 )
@@ -167,6 +168,8 @@ def _summary(s: Situation, found: dict[c.Cause, list[Work]]) -> str:
     if ready:
         later = min(item.due for item in ready)
         until = f" at {clock(later)}" if later > s.now else ""
+        if later > s.now and all(item.kind == SLEEP for item in ready):
+            return f"{s.title} sleeps until {clock(later)}, at {_names(s, ready)}{ending}"
         return f"{s.title} waits for {_names(s, ready)} to be started{until}{ending}"
     if s.waits:
         others = [functions.shown_run(s, wait.ended) for wait in s.waits]

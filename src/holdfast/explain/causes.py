@@ -16,6 +16,7 @@ from holdfast.core.rows import (
     OPEN_WORK,
     PAUSED,
     READY,
+    SLEEP,
     TIMER,
     Hold,
     Work,
@@ -42,6 +43,7 @@ BACKING_OFF: Final = "backing off"
 ASKED_AGAIN: Final = "asked again"
 DUE_LATER: Final = "due later"
 SLEEPS: Final = "sleeps"
+NODE_SLEEPS: Final = "node sleeps"
 RUNS: Final = "runs"
 TIMER_SET: Final = "timer set"
 BEHIND: Final = "behind"
@@ -65,6 +67,7 @@ BY_ITSELF: Final = (
     DUE_LATER,
     RUNS,
     SLEEPS,
+    NODE_SLEEPS,
     TIMER_SET,
     BEHIND,
     IS_BLOCKED,
@@ -139,6 +142,8 @@ def _of_delay(item: Work) -> Cause:
     if item.failures and item.error is not None:
         failed = decode_error(item.error)
         return (BACKING_OFF, failed.type, brief(failed.message))
+    if item.kind == SLEEP:
+        return (NODE_SLEEPS, item.node)
     return (ASKED_AGAIN,) if item.attempt > 1 else (DUE_LATER,)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from holdfast.authoring.registry import MAIN_MODULES
 from holdfast.core.decider_operations import DECIDER, INPUT_EVENT
 from holdfast.core.errors import HoldfastError
+from holdfast.core.flow_graph import FlowGraph
 from holdfast.core.function_operations import TURN, end_topic, event_topic
 from holdfast.core.graph import Graph
 from holdfast.core.queries import AllWork, Attempts, DeadEvents, EventsFor, Holds, OpenWork, QueuedEvents, WaitsOf
@@ -82,6 +83,7 @@ class Situation:
     holds: tuple[Hold, ...]
     paused_at: int
     graph: Graph | None
+    flow: FlowGraph | None = None  # that a run of a flow follows
     definitions: RegistryDefinitions
     waits: tuple[Awaited, ...] = ()
     others: Mapping[str, Run]  # the runs that it waits for
@@ -206,6 +208,7 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
         holds=() if over else tuple(await store.rows(Holds())),
         paused_at=await _paused_at(store, run),
         graph=graph,
+        flow=await _flow_graph(store, run, definitions),
         definitions=definitions,
         waits=waits,
         others={other.id: other for other in await store.runs([wait.ended for wait in waits if wait.ended])},
@@ -220,6 +223,15 @@ async def _graph(store: Store, run: Run, definitions: RegistryDefinitions) -> Gr
     try:
         return await definitions.load(store, run)
     except HoldfastError:  # damaged, or a class that does not compile: the rest can still be told
+        return None
+
+
+async def _flow_graph(store: Store, run: Run, definitions: RegistryDefinitions) -> FlowGraph | None:
+    if run.model != "flow" or run.ended:
+        return None
+    try:
+        return await definitions.flow_graph(store, run)
+    except HoldfastError:  # of a newer version: the rest can still be told
         return None
 
 

@@ -9,7 +9,7 @@ from holdfast.core.codec import decode_error
 from holdfast.core.function_operations import TURN
 from holdfast.core.rows import ACTION_ENOUGH, EFFECT, PAUSED, SATISFIED, TIMER, Work
 from holdfast.explain import causes as c
-from holdfast.explain import deciders, functions
+from holdfast.explain import deciders, flows, functions
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import MODULE, Situation, type_of
 from holdfast.explain.words import brief, clock, command, listed, nodes, span, verb
@@ -199,6 +199,8 @@ def _no_slot(s: Situation, items: Sequence[Work], queue: str) -> Reason:
 def _blocked(s: Situation, items: Sequence[Work], node: str) -> Reason:
     item = items[0]
     text = f"node {s.name(node)} is blocked ({item.completed} of {item.required}) since {clock(item.created)}"
+    if s.run.model == "flow":
+        return Reason(f"{text}{flows.awaited(s, item)}")
     if s.graph is None or node not in s.graph.by_id:
         return Reason(f"{text}; which nodes it waits for is in the code of {s.run.workflow}: add --app with its module")
     waits = []
@@ -367,6 +369,7 @@ _TELL: Final[Mapping[str, Callable[..., Reason]]] = {
     c.IS_BLOCKED: _blocked,
     c.WAITS: functions.waits,
     c.SLEEPS: functions.sleeps,
+    c.NODE_SLEEPS: flows.sleeps,
     c.WAITS_FOR_NOTHING: functions.waits_for_nothing,
     c.BEHIND: deciders.behind,
     c.TIMER_SET: deciders.timer_set,

@@ -49,7 +49,7 @@ from holdfast.models.flow_plan import (
     plan_completion,
     plan_start,
 )
-from holdfast.models.machine import Definitions, Handing, end_run, make_ready
+from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, make_ready
 
 FLOW = "flow"
 OUTPUT = "output"
@@ -78,7 +78,8 @@ class FlowMachine:
         """I21: a failure goes where the flow's handlers say; one that none of them takes ends the run."""
         code = code_of_flow(definitions, run)
         if work.status == DEAD:  # the flow has its answer, so it is no letter that waits for one
-            view.put(WORK, replace(work, status=FAILED))
+            work = replace(work, status=FAILED)
+            view.put(WORK, work)
         error = work.error or encode_error(RuntimeError(f"{work.node} was given up"))
         self._go_on(view, run, Completion(node_id=work.node, failure=decode_error(error)), code, handing, failed=work)
 
@@ -100,7 +101,9 @@ class FlowMachine:
         plan = plan_completion(code.graph, completion, _Inbox(view, run.id, code), code.environment)
         end = plan.instance_completion
         if failed is not None and not (end is not None and end.status == "failed"):
-            run = replace(run, gave_up=run.gave_up - 1)  # a handler took it
+            # A handler or a barrier takes it: nothing is left that anybody could blame or try again.
+            view.put(WORK, replace(failed, parents=TAKEN))
+            run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
         self._apply(view, run, plan, code, handing)
 
     # -- a plan becomes rows

@@ -179,6 +179,15 @@ def make_ready(view: View, run: Run, work: Work, handing: Handing) -> Work:
     return handing.lease(view, ready)
 
 
+TAKEN = "taken"
+"""Stands where the parents' hash of a DAG's attempt does: the flow has gone on with this failure."""
+
+
+def was_taken(work: Work) -> bool:
+    """Whether a handler or a barrier of a flow has taken the failure: what followed would not know of another try."""
+    return work.parents == TAKEN
+
+
 def new_attempt(
     view: View,
     run: Run,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.core.decider_operations import DECIDER
-from holdfast.core.errors import ReattemptRefused, UsageError
+from holdfast.core.errors import HoldfastError, ReattemptRefused, UsageError
 from holdfast.core.function_operations import TURN
 from holdfast.core.operations import (
     CancelRun,
@@ -61,6 +61,7 @@ from holdfast.models.machine import (
     existing_run,
     new_attempt,
     record,
+    was_taken,
     why,
 )
 from holdfast.models.projection import failed_place, skip_event
@@ -76,6 +77,14 @@ _STANDING = {
     COMPLETED: "has completed",
     SKIPPED: "was skipped",
 }
+
+
+def _refuse_taken(run: Run, work: Work, error: type[HoldfastError], what: str) -> None:
+    if was_taken(work):
+        raise error(
+            f"node {work.node} of run {run.id} cannot be {what}: its failure was taken, and the flow has gone on",
+            hint=f"start another run of {run.workflow}",
+        )
 
 
 def _is_final(run: Run) -> bool:
@@ -191,6 +200,7 @@ class Operators:
                 f"node {name} of run {run.id} cannot be attempted again: it {_STANDING.get(status, f'is {status}')}",
                 hint=fork if status in (COMPLETED, SKIPPED) else f"wait for its end; {_ask(run)}",
             )
+        _refuse_taken(run, attempts[-1], ReattemptRefused, "attempted again")
         following = frozenset(machine.below(view, run, node, self.definitions))
         for work in view.find(Attempts(run.id, following)) if following else ():
             if work.status in (COMPLETED, LEASED):
@@ -235,6 +245,8 @@ class Operators:
                 f"node {name} of run {run.id} cannot be skipped: it {stands} and the run is {run.status}",
                 hint=f"{fix}; only a node that gave up or has not begun can be skipped, in a run that has not ended",
             )
+        if latest is not None:
+            _refuse_taken(run, latest, UsageError, "skipped")
         run = record(view, run, "skipped", by=op.by, node=name)
         if status in GAVE_UP:
             run = replace(run, gave_up=run.gave_up - 1)
@@ -316,7 +328,9 @@ class Operators:
             latest[work.node] = work
         # A function was told of a call that failed: that is in its history, and not for an operator to try again.
         again = [
-            work for work in latest.values() if (work.status in GAVE_UP or work.node == only) and work.kind != CALL
+            work
+            for work in latest.values()
+            if (work.status in GAVE_UP or work.node == only) and work.kind != CALL and not was_taken(work)
         ]
         run = replace(run, gave_up=run.gave_up - sum(work.status in GAVE_UP for work in again))
         view.put(RUNS, run)

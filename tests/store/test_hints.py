@@ -1,0 +1,96 @@
+"""K11: who hears an announcement, and who does not need to."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.operations import StartRun
+from holdfast.store import sqlite
+from holdfast.store.file_bell import FileBell
+from tests.kernel.kernels import make_coordinator
+from tests.support.stores import Site, VirtualClock, execute
+from tests.worker.support import until
+
+
+async def test_k11_an_announcement_reaches_the_others_and_not_its_sender(shared_site: Site) -> None:
+    """What this process committed its own observers know; following its own hints would cost it a read each."""
+    async with shared_site.opened() as ours, shared_site.opened() as theirs:
+        we, they = list[str](), list[str]()
+        await ours.listen(we.append)
+        await theirs.listen(they.append)
+        # The first listening and opening are hints of their own: they have passed when both have heard the other.
+        await _write(ours)
+        await ours.announce(frozenset({"work"}))
+        await _write(theirs)
+        await theirs.announce(frozenset({"ended"}))
+        await until(lambda: "work" in they and "ended" in we, "both hear each other")
+        await _settled(we, they)
+        before = list(we)
+        await _write(ours)
+        they.clear()
+        await ours.announce(frozenset({"work"}))
+        await until(lambda: "work" in they, "the other hears it")
+        assert we == before
+
+
+async def _write(store: object) -> None:
+    """On SQLite the bell says when to look, and what is seen is that somebody has written."""
+    if isinstance(store, sqlite.SqliteStore):
+        await execute(store, "INSERT INTO topics (name) VALUES (hex(randomblob(8)))")
+
+
+async def _settled(*heard: list[str]) -> None:
+    sizes = (-1,)
+    while sizes != (sizes := tuple(map(len, heard))):
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+
+async def test_k11_a_ring_of_the_bell_wakes_who_listens(tmp_path: Path) -> None:
+    """At once, and as often as it takes: several rings may be one."""
+    rung = asyncio.Event()
+    listener, ringer = FileBell(tmp_path / "bell"), FileBell(tmp_path / "bell")
+    if not listener.listen(rung.set):
+        pytest.skip("this system does not tell of writes to a file")
+    try:
+        for _ in range(3):
+            rung.clear()
+            ringer.ring()
+            async with asyncio.timeout(10):
+                await rung.wait()
+    finally:
+        listener.close()
+        ringer.close()
+
+
+async def test_k11_without_a_bell_others_look_from_time_to_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system does not tell of writes, the file is looked at instead."""
+    monkeypatch.setattr(FileBell, "listen", lambda self, heard: False)
+    site = Site("sqlite", f"sqlite:///{tmp_path / 'store.db'}")
+    async with site.opened() as ours, site.opened() as theirs:
+        heard: list[str] = []
+        await theirs.listen(heard.append)
+        await _write(ours)
+        await until(lambda: "work" in heard, "the change of the file is seen")
+
+
+async def test_k4_on_sqlite_what_another_process_wrote_elsewhere_costs_no_second_try(tmp_path: Path) -> None:
+    """Each row is guarded by itself, as on PostgreSQL; what else was remembered is forgotten."""
+    site, clock = Site("sqlite", f"sqlite:///{tmp_path / 'store.db'}"), VirtualClock()
+    async with site.opened(clock) as ours, site.opened(clock) as theirs:
+        here, there = make_coordinator(ours, clock), make_coordinator(theirs, clock)
+        locked: list[bool] = []
+        here.observers.append(lambda commit: locked.append(commit.locked))
+        await here.submit(StartRun(run="a", workflow="solo", model="dag"))
+        await there.submit(StartRun(run="b", workflow="solo", model="dag"))
+        await here.submit(StartRun(run="c", workflow="solo", model="dag"))
+        assert locked == [False, False]
+        assert here.cache.run_row("a") is None
+        assert here.cache.run_row("c") is not None
+        await here.close()
+        await there.close()
