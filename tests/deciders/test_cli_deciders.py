@@ -62,8 +62,16 @@ def test_i12_a_command_id_applies_once_and_the_second_time_is_told(shop: OrderSh
 def test_i12_another_input_under_a_used_command_id_is_told_apart_from_a_repetition(shop: OrderShell) -> None:
     shop.ok("execute", "orders:Order", json.dumps(create("17")), "--command-id", "req-9")
     words = ("execute", "orders:Order", json.dumps(pay("17")), "--command-id", "req-9")
-    assert "order/17 was given another input under command id req-9 before, so this Pay was not applied" in shop.ok(*words)
+    told = shop.ok(*words)
+    assert "order/17 was given another input under command id req-9 before, so this Pay was not applied" in told
     assert shop.json(*words)["differs"] is True
+
+
+def test_a_decider_without_the_id_of_an_instance_is_told_what_is_missing(shop: OrderShell) -> None:
+    shop.ok("execute", "orders:Order", json.dumps(create("17")))
+    done = shop("stream", "order")
+    assert done.exit_code == 2
+    assert "order is a decider, and it is not said which instance of it is meant" in done.stderr
 
 
 def test_i34_an_instance_that_has_ended_ignores_an_input_and_that_is_no_error(shop: OrderShell) -> None:
@@ -107,7 +115,12 @@ def test_an_input_can_be_left_in_the_inbox_and_is_counted_there(shop: OrderShell
         ("orders:Order", '{"order_id": "1"}', 2, 'add "type", one of Create, Pay, Ship, PaymentTimeout'),
         ("orders:Order", '{"type": "Create"}', 2, "missing required field `order_id`"),
         ("orders:Order", '{"type": "Create", "order_id": 1}', 2, "Expected `str`, got `int` - at `$.order_id`"),
-        ("orders:Order", '{"type": "Create", "order_id": "1", "cent": 5}', 2, "input Create of Order has no field 'cent'"),
+        (
+            "orders:Order",
+            '{"type": "Create", "order_id": "1", "cent": 5}',
+            2,
+            "input Create of Order has no field 'cent'",
+        ),
         ("orders:Order", '{"type": "Create", order_id: 1}', 2, 'line 1, column 20: {"type": "Create", >>>order_id'),
         ("orders:Order", '{"type": "Create", "cents": NaN}', 2, "NaN is Python's, not JSON's"),
         ("orders:Order", '["Create"]', 2, "the input is a list, and not an object"),
@@ -330,6 +343,8 @@ def test_i9_dead_effects_timers_and_inputs_are_listed_replayed_and_discarded(sho
     assert re.search(r"(?m)^order/17 +effect/2.0 +effect Charge +1 ", shop.ok("dead", "list"))
     whole = shop.terminal("dead", "list", columns=80)
     assert f"    holdfast dead replay {letters['input']['id']}\n" in whole  # on one line, to be copied
+    which = shop("dead", "replay", "order/17")
+    assert (which.exit_code, "holdfast dead replay order/17 effect/2.0" in which.stderr) == (2, True)
     replayed = shop.ok("dead", "replay", "order/17", "effect/2.0")
     assert re.search(r"effect/2.0 of order/17 is tried again \((once|up to \d+ times)\)", replayed)
     assert "is in the inbox again" in shop.ok("dead", "replay", letters["input"]["id"])

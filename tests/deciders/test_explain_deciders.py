@@ -162,6 +162,9 @@ async def test_i8_an_effect_that_no_live_worker_knows_says_which_type_is_missing
             "worker w1 (host here, pid 7) has other code of puppet",
             fixes=[START_A_WORKER],
         )
+        (run,) = await engine.find(workflow="puppet")
+        (fix,) = (await engine.get(run.id).explain()).fixes
+        assert fix.purpose.startswith("to bring Errand back into the code of puppet, under that very name")
 
 
 async def test_the_inbox_is_told_with_its_depth_and_age(world: World) -> None:

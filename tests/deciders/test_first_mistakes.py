@@ -85,14 +85,18 @@ async def executed(shop: Any, given: Any = In("a")) -> None:  # noqa: B008 - fro
     [
         (lambda given: D.event(Said(5)), "Expected `str`, got `int`", hf.PayloadRefused),
         (
-            lambda given: D.event(Said()).with_timer_at(datetime(2030, 1, 1), given),  # noqa: DTZ001
+            lambda given: D.event(Said()).with_timer_at(datetime(2030, 1, 1), given),
             r"which has no time zone \(test_first_mistakes.py:\d+, in <lambda>\)",
             hf.UsageError,
         ),
         (lambda given: D.event(Said()).cancel_timer(None), "cancel_timer was given None", hf.UsageError),
         (lambda given: D.event(Said(given.txt)), r"no attribute 'txt' \(test_first_mistakes.py:\d+,", AttributeError),
         (lambda given: D.event([Said()]), r"one by one: hf.Decision.event\(a, b\)", None),
-        (lambda given: D.event(Said), r"the class Said as the event, where an instance is due. Fix: make one: Said", None),
+        (
+            lambda given: D.event(Said),
+            r"the class Said as the event, where an instance is due. Fix: make one: Said",
+            None,
+        ),
     ],
     ids=["payload", "naive", "no_key", "attribute", "list", "class"],
 )
@@ -142,7 +146,9 @@ async def test_i14_only_a_type_that_can_be_told_by_looking_is_checked(state: Any
 
 def test_a_method_with_the_wrong_parameters_is_refused_with_the_class() -> None:
     """The first input would fail, in production."""
-    with pytest.raises(hf.UsageError, match=r"decide of .*will be given: now, state, input. Fix: write def decide\(self"):
+    with pytest.raises(
+        hf.UsageError, match=r"decide of .*will be given: now, state, input. Fix: write def decide\(self"
+    ):
 
         class Two(hf.Decider[int, In, Said, Never], registry=hf.Registry()):
             def workflow_id(self, input: In) -> str: ...
@@ -174,7 +180,9 @@ def test_a_method_that_is_static_or_takes_anything_is_fine() -> None:
 
 
 def test_a_decider_with_three_types_is_told_about_never() -> None:
-    with pytest.raises(hf.UsageError, match="given 3 types, and takes 4: state, inputs, events, effects.*Never for no eff"):
+    with pytest.raises(
+        hf.UsageError, match=r"given 3 types, and takes 4: state, inputs, events, effects.*Never for no eff"
+    ):
         hf.Decider[int, In, Said]  # type: ignore[misc]
 
 
@@ -192,7 +200,9 @@ async def test_an_instance_instead_of_the_class_is_told_apart_everywhere() -> No
         ):
             with pytest.raises(hf.UsageError, match=r"give the class itself: made.<locals>.Shop, not made.*Shop\(\)"):
                 await call
-        with pytest.raises(hf.UsageError, match=r"begin with their first input. Fix: write engine.execute\(made.*Shop,"):
+        with pytest.raises(
+            hf.UsageError, match=r"begin with their first input. Fix: write engine.execute\(made.*Shop,"
+        ):
             await engine.start(shop, In("a"))
     with pytest.raises(hf.UsageError, match="give the class itself"):
         given(shop())
@@ -278,7 +288,9 @@ async def test_i36_a_projection_that_uses_tx_on_memory_is_tried_once(caplog: pyt
     """The same would come of every further attempt."""
     shop = made()
 
-    @hf.projection(shop, name="table", registry=shop.__decider__.registry, retry=hf.Retry(attempts=5, base=0.0, cap=0.0))
+    @hf.projection(
+        shop, name="table", registry=shop.__decider__.registry, retry=hf.Retry(attempts=5, base=0.0, cap=0.0)
+    )
     async def table(event: Any, tx: hf.Tx) -> None:
         await tx.execute("INSERT")
 
@@ -295,5 +307,5 @@ async def test_i8_one_item_that_nobody_can_run_is_told_as_one() -> None:
     shop = made(decide=lambda given: D.event(Said()).with_timer_after(timedelta(0), given))
     async with Stage.memory().engine(shop.__decider__.registry, work=False) as engine:
         await engine.execute(shop, In("a"))
-        with pytest.raises(hf.UsageError, match="^1 item is due that no live worker can run: shop:In of run"):
+        with pytest.raises(hf.UsageError, match=r"^1 item is due that no live worker can run: shop:In of run"):
             await engine.settle()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from holdfast.authoring.flow_refusals import SYNTAX
 from holdfast.cli import failures
 from holdfast.cli.program import program
 from tests.docs.documents import ROOT, environment, python_blocks, run_program
@@ -23,6 +24,7 @@ USING = ROOT / "docs" / "using.md"
 DAGS = ROOT / "docs" / "dags.md"
 FUNCTIONS = ROOT / "docs" / "functions.md"
 DECIDERS = ROOT / "docs" / "deciders.md"
+FLOWS = ROOT / "docs" / "flows.md"
 
 
 def _quicker(code: str) -> str:
@@ -94,6 +96,25 @@ def test_the_code_of_the_page_about_deciders_runs_and_prints_what_it_says(tmp_pa
     assert printed.endswith(" lag 0\n[('1', 'lamp'), ('3', 'table')]\n")
 
 
+def test_the_code_of_the_page_about_flows_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    """I17 to I24 as people use them: graphs, refusals, loops, spreads, exceptions, children, versions, parity."""
+    blocks = python_blocks(FLOWS)
+    assert len([line for line in blocks[0].splitlines() if line]) <= 30  # first contact
+    (tmp_path / "all.py").write_text("\n".join(blocks), encoding="utf-8")
+    printed = run_program("all.py", folder=tmp_path)
+    said = re.findall(r"^ *print\(.*\)  +# (.+)$", "\n".join(blocks), re.MULTILINE)
+    assert len(said) > 8
+    assert printed.splitlines() == said
+
+
+def test_i24_the_page_about_flows_names_every_construct_that_is_never_compiled() -> None:
+    """A reader finds in the table what the compiler's table has."""
+    section = FLOWS.read_text(encoding="utf-8").partition("## What is refused")[2].partition("\n## ")[0]
+    constructs = {refused.construct for refused in SYNTAX.values() if refused is not None}
+    assert len(constructs) > 10
+    assert not [construct for construct in sorted(constructs) if construct not in section]
+
+
 def test_the_code_of_the_using_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     """Blocks that need a package we do not install say so in their first line, and are at least Python."""
     blocks = python_blocks(USING)
@@ -129,7 +150,16 @@ def test_every_make_target_that_a_page_names_exists() -> None:
     """`make demo` and `make test` are the two commands of the README; others are named elsewhere."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^(\w[\w-]*):", makefile, re.MULTILINE))
-    for page in (README, USING, DAGS, FUNCTIONS, DECIDERS, ROOT / "docs" / "tour.md", ROOT / "examples" / "README.md"):
+    for page in (
+        README,
+        USING,
+        DAGS,
+        FLOWS,
+        FUNCTIONS,
+        DECIDERS,
+        ROOT / "docs" / "tour.md",
+        ROOT / "examples" / "README.md",
+    ):
         named = set(re.findall(r"(?:`|^)make (\w+)", page.read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, f"{page.name}: {named - targets}"
 
@@ -141,6 +171,7 @@ def test_every_command_of_holdfast_that_a_page_names_exists_with_its_options() -
         USING,
         DAGS,
         FUNCTIONS,
+        FLOWS,
         DECIDERS,
         ROOT / "docs" / "guarantees.md",
         ROOT / "examples" / "README.md",

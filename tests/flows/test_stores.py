@@ -44,7 +44,11 @@ def registered() -> tuple[hf.Registry, dict[Any, Flow[..., Any]]]:
 
 async def ending(engine: hf.Engine, made: Flow[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
     """How the run ends, in the form of `ending_of_plain`."""
-    handle = await engine.start(made, *copy.deepcopy(args))
+    return await ending_of_run(engine, await engine.start(made, *copy.deepcopy(args)))
+
+
+async def ending_of_run(engine: hf.Engine, handle: hf.Handle[Any]) -> tuple[Any, ...]:
+    """The same of a run that was started before."""
     try:
         return ("returned", comparable(await handle.result(timeout=SECONDS)))
     except hf.RunFailed:

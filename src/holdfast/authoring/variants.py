@@ -259,7 +259,8 @@ class Variants:
         except Exception as trouble:
             raise PayloadRefused(
                 f"{self._where(variant.name)} cannot be made of {dict(given)!r:.200}: {_text(trouble)}",
-                hint=f"give the fields of {variant.kind.__name__} as JSON has them",
+                hint=f"give the fields of {variant.kind.__name__} as JSON has them"
+                + (f": {', '.join(sorted(variant.fields))}" if variant.fields else ""),
             ) from trouble
 
     def _shape(self, variant: Variant) -> Shape:

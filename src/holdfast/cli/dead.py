@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.failures import FAILED, Failure
+from holdfast.cli.failures import FAILED, USAGE, Failure
 from holdfast.cli.finding import find_run
 from holdfast.cli.operate import report_change
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 IS_INPUT: Final = ":input:"  # in the id of an input that was put into an inbox
 LONGEST_ID: Final = 40
+NODES_NAMED: Final = 3
 
 
 @click.group()
@@ -179,6 +180,7 @@ async def replay_dead(options: Options, run: str, node: str | None) -> None:
     """
     async with opened(options) as engine:
         if node is None:
+            await _refuse_run_alone(engine, run, "replay")
             replayed = await engine.replay_dead(run, by=operator())
             became = "is in the inbox again" if IS_INPUT in run else "is on its way to whoever waits for it"
             return _report_event(options, run, replayed, became)
@@ -207,12 +209,31 @@ async def discard_dead(options: Options, run: str, node: str | None) -> None:
     """
     async with opened(options) as engine:
         if node is None:
+            await _refuse_run_alone(engine, run, "discard")
             return _report_event(options, run, await engine.discard_dead(run, by=operator()), "is discarded")
         row = await find_run(engine, run)
         if not await engine.discard_dead(row.id, node, by=operator()):
             raise _no_dead_letter(row, node)
         said = f"the dead letter of {_node(row, node)} is discarded"
         await report_change(options, engine, row.id, True, said, (node,))
+
+
+async def _refuse_run_alone(engine: Engine, text: str, what: str) -> None:
+    """A Failure that names the dead letters of a run, for who gives the run and forgets which of them is meant."""
+    from holdfast.core.queries import AllWork
+    from holdfast.explain.words import command
+
+    try:
+        row = await find_run(engine, text)
+    except Failure:  # an event, or nothing at all
+        return
+    nodes = {work.node for work in await engine.store.rows(AllWork(row.id)) if work.status == "dead"}
+    if nodes:
+        raise Failure(
+            f"it is not said which dead letter of {text} is meant",
+            hint="; or ".join(command("dead", what, text, node) for node in sorted(nodes)[:NODES_NAMED]),
+            code=USAGE,
+        )
 
 
 def _report_event(options: Options, event: str, changed: bool, became: str) -> None:

@@ -65,6 +65,12 @@ async def find_instance(engine: Engine, target: str, key: str | None) -> Run:
     from holdfast.core.ids import instance_id
 
     if key is None:
+        if "/" not in target and await _has_instances(engine, target):
+            raise Failure(
+                f"{target} is a decider, and it is not said which instance of it is meant",
+                hint=f"give its id too: {target} ID; `holdfast runs --workflow {target}` lists those that exist",
+                code=USAGE,
+            )
         row = await find_run(engine, target)
         if row.model != DECIDER:
             raise Failure(
@@ -79,12 +85,19 @@ async def find_instance(engine: Engine, target: str, key: str | None) -> Run:
     raise await _no_instance(engine, names[0], key)
 
 
+async def _has_instances(engine: Engine, name: str) -> bool:
+    from holdfast.core.decider_operations import DECIDER
+    from holdfast.store.contract import FindRuns
+
+    return bool(await engine.store.find(FindRuns(workflow=name, model=DECIDER, limit=1)))
+
+
 async def _no_instance(engine: Engine, name: str, key: str) -> Failure:
     from holdfast.core.decider_operations import DECIDER
     from holdfast.core.graph import known_names
     from holdfast.store.contract import FindRuns
 
-    if await engine.store.find(FindRuns(workflow=name, model=DECIDER, limit=1)):
+    if await _has_instances(engine, name):
         return Failure(
             f"{name} has no instance {key!r}",
             hint=f"an instance begins with its first input; `holdfast runs --workflow {name}` lists those that exist",

@@ -38,6 +38,7 @@ NAMES: frozenset[str] = frozenset(
         "action.tx.after_commit",
         "timer.before",
         "inbox.before",
+        "flow.before",
         "projection.before_commit",
         "announce.before",
         "announce.after",

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from sys import intern
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -139,6 +140,19 @@ class CachedRun:
         self.answered.add(query)
 
 
+def _sharing_texts(run: Run) -> Run:
+    """The same row, without copies of its own of what very many runs have in common."""
+    return msgspec.structs.replace(
+        run,
+        workflow=intern(run.workflow),
+        model=intern(run.model),
+        codec=intern(run.codec),
+        on_failure=intern(run.on_failure),
+        queue=intern(run.queue),
+        tags=intern(run.tags),
+    )
+
+
 class RowCache:
     """Rows of runs that this process loaded, claimed or wrote. May be emptied at any moment (K5)."""
 
@@ -217,7 +231,7 @@ class RowCache:
                 deciders.append(row.id)
             elif row.status == SUSPENDED:  # very many may wait; whatever wakes one reads what it needs
                 self.drop(row.id)
-                self.learn(RUNS, row)
+                self.learn(RUNS, _sharing_texts(row))
                 left.add(row.id)
         for row in changes.inserts.get(RUNS, ()):
             if row.id not in left:

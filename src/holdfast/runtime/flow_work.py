@@ -51,7 +51,7 @@ class FlowWork:
 
     async def settle(self, work: Work, run: Run, offer: Callable[[], Offer | None]) -> Settled:
         if failpoints.armed:
-            await failpoints.reach(f"{work.kind}.before")
+            await failpoints.reach("flow.before")
         try:
             if work.kind == CHILD:
                 return await self._submit(await self._child(work, run, offer))

@@ -173,7 +173,7 @@ class FunctionDriver:
         if function is None:
             self._watchdog.start()
             function = await begun(self._store, self._definitions, self._calls.codecs, run, self._watchdog)
-            function.loop.on_fault = _waker(function)
+            function.loop.on_fault = function.wake
         elif run.entries > function.known:  # somebody else may have driven it meanwhile
             function.replay((), await stored_requests(self._store, run), behind=True)
         try:
@@ -442,16 +442,6 @@ def _entries(rows: Iterable[History]) -> list[Numbered]:
 
 def _patches(entries: Iterable[Numbered]) -> list[str]:
     return [numbered.entry.name for numbered in entries if numbered.entry.kind == PATCH]
-
-
-def _waker(function: LiveFunction) -> Callable[[], None]:
-    """Wakes the function's driver, from any thread."""
-    loop = asyncio.get_running_loop()
-
-    def wake() -> None:
-        loop.call_soon_threadsafe(function.news.set)
-
-    return wake
 
 
 async def outside_task(call: Callable[[], T]) -> T:

@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import random
 import uuid
+from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -157,6 +158,12 @@ class News:
 class LiveFunction:
     """A function that is driven here, or waits here for its next turn. Implements `FunctionRun` for its code."""
 
+    __slots__ = (
+        "_asked_unpatched", "_behind", "_codecs", "_failed_at", "_new_patches", "_outer", "_patches", "_rollbacks",
+        "_stored", "_workflow", "base", "deadlines", "exposed", "given_up", "known", "long_from", "loop", "news",
+        "opened", "outcomes", "refused", "registry", "run_id", "running", "unread", "workflow_name",
+    )  # fmt: skip
+
     def __init__(
         self,
         run: Run,
@@ -175,6 +182,7 @@ class LiveFunction:
         self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
         self.news = News()
+        self._outer: asyncio.AbstractEventLoop | None = None  # of its driver
         self.running = _NOTHING_RUNNING  # calls that are in flight in this process, by address
         self.outcomes: Sequence[Any] = ()  # what came of them, not yet committed
         self.opened = _NOTHING_OPENED  # waits that the store knows of
@@ -220,6 +228,7 @@ class LiveFunction:
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], entries: Sequence[Numbered] = ()) -> None:
         """Start the function, and let in what is recorded. Not inside a task."""
         context = contextvars.copy_context()
+        self._outer = _get_running_loop()
         self.loop.begin(lambda: self._main(args, kwargs), context=context)
         self.deliver(entries)
 
@@ -391,6 +400,11 @@ class LiveFunction:
             return None if timer is None else timer[1]
         earliest = min(self.deadlines.values())
         return earliest if timer is None else min(earliest, timer[1])
+
+    def wake(self) -> None:
+        """Wake its driver, from any thread."""
+        if self._outer is not None:
+            self._outer.call_soon_threadsafe(self.news.set)
 
     def set_opened(self, addresses: Iterable[str]) -> None:
         if self.opened is _NOTHING_OPENED:
