@@ -47,6 +47,7 @@ from holdfast.runtime.announcer import WORK as WORK_CHANNEL
 from holdfast.runtime.codecs import open_codecs
 from holdfast.runtime.counting import Counting
 from holdfast.runtime.definitions import RegistryDefinitions
+from holdfast.runtime.flow_log import write_flow_log
 from holdfast.runtime.stop_requests import StopRequests
 from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
 from holdfast.runtime.stray_events import StrayEventKeeper
@@ -162,6 +163,7 @@ class Engine(Deciding, Projecting, Operating):
         coordinator.observers += [self._watch.on_commit, Counting(self.metrics).on_commit]
         coordinator.observers.append(self.stray_events.on_commit)
         coordinator.observers.append(lambda commit: self.definitions.folding.absorb(commit.changes))
+        coordinator.observers.append(write_flow_log)
         if os.environ.get("HOLDFAST_TRACE") == "operations":
             tracer = Tracer(sys.stderr.write)
             coordinator.observers.append(tracer.on_commit)

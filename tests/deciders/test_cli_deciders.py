@@ -319,6 +319,33 @@ def test_observed_transitions_are_drawn_with_counts_and_without_code(shop: Order
     assert shop.json("graph", "order/18")["workflow"] == "order"
 
 
+def test_a_decider_that_declares_no_machine_says_so_and_shows_what_was_observed(
+    folder: Path,  # noqa: F811 - the fixture
+    sqlite_url: str,
+) -> None:
+    (folder / "orders.py").write_text(ORDERS.replace("def definition(", "def machine("), encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    shop = OrderShell(folder, sqlite_url)
+    shop.ok("execute", "orders:Order", json.dumps(create("17")))
+    done = shop("graph", "order", "--app", "orders")
+    assert done.exit_code == 1
+    assert "order has no definition(), and no inputs of order were observed" in done.stderr
+    assert "write definition() to declare them, or observe them" in done.stderr
+    shop.prepare(create("18"))
+    for words in (("graph", "orders:Order"), ("graph", "order/18", "--app", "orders")):
+        drawn = shop(*words)
+        assert "order has no definition(), which declares its states and transitions" in drawn.stderr
+        assert "as it was observed" in drawn.stdout
+
+
+def test_instances_are_called_by_their_names_among_other_runs(shop: OrderShell) -> None:
+    """Their ids are made of these, and no one knows them; commands take the name."""
+    shop.prepare(create("17"))
+    header, line = shop.ok("runs").splitlines()
+    assert header.split() == ["RUN", "MODEL", "STATUS", "STARTED", "TOOK"]
+    assert line.startswith("order/17  decider  running")
+
+
 def test_a_machine_that_nothing_is_known_of_says_how_to_observe_one(shop: OrderShell) -> None:
     shop.ok("execute", "orders:Order", json.dumps(create("17")))
     shop.forget_code()

@@ -238,6 +238,8 @@ def test_the_command_line_shows_where_projections_stand(stopped: str) -> None:
     assert "book" in shown
     assert "failed" in shown
     assert "2: Added, event 2 of a" in shown
+    assert "book has stopped: " in shown  # with the error, and what can be done
+    assert "no 2 please\n    after a fix: holdfast projections retry book; or pass over that event: " in shown
     (found,) = json.loads(_holdfast(stopped, "projections", "list", "--json").stdout)["projections"]
     assert (found["status"], found["position"], found["lag_events"], found["failed_key"]) == ("failed", 1, 2, "a")
     explained = _holdfast(stopped, "explain", "projection:book/book").stdout

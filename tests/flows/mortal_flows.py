@@ -29,7 +29,7 @@ def registered() -> tuple[hf.Registry, dict[str, Flow[..., Any]]]:
     """The actions of the corpus, and its flows that are run here, by their names."""
     registry = hf.Registry()
     for found in {id(each): each for each in (*actions.actions.values(), *actions.workflows.values())}.values():
-        registry.add(found)  # type: ignore[arg-type]
+        registry.add(found)
     return registry, {case.function.__name__: flow(registry=registry)(case.function) for case in CASES}
 
 

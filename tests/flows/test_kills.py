@@ -16,7 +16,7 @@ from tests.worker.support import ROOT, assert_sound, child_environment, engine_o
 
 # One that commits nothing is followed by some that do, so that the flows end.
 PLACES = ("flush.after_commit:1", "flow.before:1", "flush.before_commit:2", "flush.after_commit:2", "flush.before:3")
-KILLS = 14
+KILLS = 8
 
 
 @pytest.mark.timeout(90)

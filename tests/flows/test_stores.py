@@ -37,7 +37,7 @@ def registered() -> tuple[hf.Registry, dict[Any, Flow[..., Any]]]:
     """The actions of the corpus and all of its flows, under the names of their functions."""
     registry = hf.Registry()
     for found in {id(each): each for each in (*actions.actions.values(), *actions.workflows.values())}.values():
-        registry.add(found)  # type: ignore[arg-type]
+        registry.add(found)
     functions = {case.function for case in CASES}
     return registry, {function: flow(registry=registry)(function) for function in functions}
 

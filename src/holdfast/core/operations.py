@@ -10,7 +10,9 @@ gives the same rows.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -319,10 +321,22 @@ class Handed(msgspec.Struct, frozen=True, gc=False):
     run: Run
 
 
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A call of a logger in the code of a flow, to be made when the operation has been committed."""
+
+    logger: str
+    level: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    line: int
+
+
 class Started(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):
     run: str
     existed: bool = False
     handed: tuple[Handed, ...] = ()
+    logged: tuple[LogLine, ...] = ()
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):
@@ -335,6 +349,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):
     verdict: str
     run_status: str = ""
     handed: tuple[Handed, ...] = ()
+    logged: tuple[LogLine, ...] = ()
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):

@@ -111,6 +111,7 @@ class FlowMachine:
     def _apply(
         self, view: View, run: Run, plan: CompletionPlan, code: FlowCode, handing: Handing, due: int = 0
     ) -> None:
+        handing.logged += plan.log_lines
         for release in plan.released:
             run = _release(view, run, release)
         for write in plan.inbox_writes:

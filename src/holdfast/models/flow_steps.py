@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Protocol
 from holdfast.core.codec_failure import ErrorRecord
 from holdfast.core.flow_addresses import FlowAddress
 from holdfast.core.flow_graph import Category
+from holdfast.core.operations import LogLine
 
 __all__ = [
     "LENGTH",
@@ -135,17 +136,6 @@ class Release:
     def covers(self, address: FlowAddress) -> bool:
         """Whether the rows of this address go."""
         return address.node in self.node_ids and address.passes[: len(self.passes)] == self.passes
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """A call of a logger, to be made when the plan has been committed."""
-
-    logger: str
-    level: str
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    line: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

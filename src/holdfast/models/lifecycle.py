@@ -22,6 +22,7 @@ from holdfast.core.operations import (
     FailWork,
     KillWork,
     LapseWork,
+    LogLine,
     Operation,
     RecordProgress,
     ReleaseWork,
@@ -157,7 +158,7 @@ class Lifecycle:
             started = _must(view.run(op.run))
             view.put(RUNS, mark_running(started, view.now))
             handed = handing.rows(view)
-        return Started(run=op.run, handed=handed)
+        return Started(run=op.run, handed=handed, logged=handing.logged)
 
     # -- settling work
 
@@ -171,7 +172,8 @@ class Lifecycle:
         run = mark_running(run, work.started or view.now)
         handing = Handing(op.offer, self.definitions)
         self.machines[run.model].advance(view, replace(run, active=run.active - 1), work, handing, self.definitions)
-        return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status, handed=handing.rows(view))
+        status = _must(view.run(op.run)).status
+        return Settled(verdict=RECORDED, run_status=status, handed=handing.rows(view), logged=handing.logged)
 
     def fail(self, view: View, op: FailWork) -> Settled:
         status = TIMED_OUT if op.timed_out else FAILED
@@ -190,9 +192,10 @@ class Lifecycle:
             delay = policy.delay_seconds(op.run, op.node, failures)
             due = view.now + int(delay * 1_000_000)
             self._try_again(view, run, work, due=due, failures=failures, losses=0)
+            logged: tuple[LogLine, ...] = ()
         else:
-            self._give_up(view, run, work)
-        return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
+            logged = self._give_up(view, run, work)
+        return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status, logged=logged)
 
     def steer(self, view: View, op: SteerWork) -> Settled:
         """The node's own code asked for something: skip, pause, cancel, reattempt or finish."""
@@ -365,10 +368,11 @@ class Lifecycle:
     def lease_of_turn(self, view: View, op: WorkOperation, *recorded: str) -> tuple[Run, Work] | Settled:
         return self._lease(view, op, BLOCKED, READY, *recorded)
 
-    def _give_up(self, view: View, run: Run, work: Work) -> None:
+    def _give_up(self, view: View, run: Run, work: Work) -> tuple[LogLine, ...]:
+        """What the code of a flow, which may have a handler for it, says to its log."""
         if self.machines[run.model].before_another(view, run, work, self.definitions) is None:
             self._drop(view, run, work)
-            return
+            return ()
         if (
             run.gave_up == 0 and run.on_failure != "skip" and work.kind not in NOT_TO_BLAME
         ):  # else the run is not to blame for it
@@ -376,7 +380,9 @@ class Lifecycle:
             run = replace(run, error=work.error, reason=why(work, label))
         run = replace(run, gave_up=run.gave_up + 1)
         view.put(RUNS, run)
-        self.machines[run.model].give_up(view, run, work, Handing(None), self.definitions)
+        handing = Handing(None)
+        self.machines[run.model].give_up(view, run, work, handing, self.definitions)
+        return handing.logged
 
     def bury(self, view: View, op: BuryUnknown) -> Changed:
         run, work = existing_run(view, op.run), view.get(WORK, (op.run, op.node, op.attempt))

@@ -18,7 +18,7 @@ from holdfast.core.errors import UnknownWorkflow
 from holdfast.core.function_operations import TURN
 from holdfast.core.graph import Graph
 from holdfast.core.ids import ancestry_hash
-from holdfast.core.operations import Handed, Offer, StartRun
+from holdfast.core.operations import Handed, LogLine, Offer, StartRun
 from holdfast.core.queries import AllWork, Holds, OpenWork, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
@@ -121,13 +121,14 @@ class Machine(Protocol):
 class Handing:
     """Room that a worker of this process offers while one operation is decided."""
 
-    __slots__ = ("_definitions", "_offer", "_room", "handed")
+    __slots__ = ("_definitions", "_offer", "_room", "handed", "logged")
 
     def __init__(self, offer: Offer | None, definitions: Definitions | None = None) -> None:
         self._offer = offer
         self._definitions = definitions
         self._room = offer.room if offer is not None else 0
         self.handed: list[tuple[str, str, int]] = []
+        self.logged: tuple[LogLine, ...] = ()  # what a flow's code logs, once this is committed
 
     def lease(self, view: View, work: Work) -> Work:
         """The item leased to the offering worker if it fits there, else as it was."""

@@ -1,0 +1,154 @@
+"""What people and deploys do to runs of flows: tried again, refused, and gone on with under other code."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast as hf
+from holdfast.authoring.flows import flow
+from tests.support.stores import KINDS, Site, site_for
+from tests.worker.support import assert_sound, engine_on
+
+logger = logging.getLogger("tests.flows.lives")
+working: set[str] = set()
+called: list[str] = []
+
+
+@pytest.fixture(params=KINDS)
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """Each of the three stores in turn."""
+    databases = request.getfixturevalue("databases") if request.param == "postgresql" else None
+    with site_for(request.param, databases, tmp_path) as made:
+        yield made
+
+
+async def risky(name: str) -> str:
+    called.append(name)
+    if name not in working:
+        raise ValueError(name)
+    return name
+
+
+async def first_then_second() -> str:
+    try:
+        found = await risky("first")
+    except ValueError:
+        found = "caught"
+    return found + await risky("second")
+
+
+def registered() -> tuple[hf.Registry, hf.Action[[str], str]]:
+    registry = hf.Registry()
+    return registry, hf.action(registry=registry)(risky)
+
+
+@pytest.fixture(autouse=True)
+def nothing_works() -> None:
+    working.clear()
+    called.clear()
+
+
+async def test_i21_retry_tries_what_failed_the_run_again_and_nothing_that_a_handler_took(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I21, I11: the flow has gone on with the failure that it caught, so no verb of an operator can undo it."""
+    registry, action = registered()
+    monkeypatch.setitem(first_then_second.__globals__, "risky", action)
+    made = flow(registry=registry)(first_then_second)
+    async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
+        handle = await engine.start(made)
+        with pytest.raises(hf.RunFailed, match="risky_2: ValueError: second"):
+            await handle.result(timeout=10)
+        with pytest.raises(hf.ReattemptRefused, match="its failure was taken, and the flow has gone on"):
+            await handle.reattempt("risky")
+        with pytest.raises(hf.UsageError, match="its failure was taken, and the flow has gone on"):
+            await handle.skip("risky")
+        working.update(("first", "second"))
+        assert await handle.retry() == ["risky_2"]
+        assert await handle.result(timeout=10) == "caughtsecond"
+        await assert_sound(engine)
+    assert called == ["first", "second", "second"]
+
+
+async def test_i21_a_run_that_goes_on_after_a_handler_bears_no_blame(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, action = registered()
+    monkeypatch.setitem(first_then_second.__globals__, "risky", action)
+    working.add("second")
+    made = flow(registry=registry)(first_then_second)
+    async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
+        handle = await engine.start(made)
+        assert await handle.result(timeout=10) == "caughtsecond"
+        (row,) = await engine.store.runs([handle.id])
+        assert (row.reason, row.error, row.gave_up) == (None, None, 0)
+        with pytest.raises(hf.UsageError, match="has nothing to retry"):
+            await handle.retry()
+
+
+async def counted(number: int) -> int:
+    return number + 1
+
+
+def old_code() -> tuple[hf.Registry, hf.Flow[[int], int]]:
+    registry = hf.Registry()
+    add_one = hf.action(registry=registry, name="add one")(counted)
+
+    async def steps(number: int) -> int:
+        first = await add_one(number)
+        return 100 + await add_one(first)
+
+    return registry, flow(registry=registry)(steps)
+
+
+def new_code() -> tuple[hf.Registry, hf.Flow[[int], int]]:
+    registry = hf.Registry()
+    add_one = hf.action(registry=registry, name="add one")(counted)
+
+    async def steps(number: int) -> int:
+        return 1000 + await add_one(number)
+
+    return registry, flow(registry=registry)(steps)
+
+
+async def test_i24_a_run_keeps_the_graph_it_was_started_with_when_the_source_changes(site: Site) -> None:
+    """The same name, other source: the run that is under way ends as the old one says, a new one as the new one."""
+    old_registry, old = old_code()
+    new_registry, new = new_code()
+    async with site.opened() as store, hf.Engine(store=store, registry=old_registry) as engine:
+        run = (await engine.start(old, 1)).id
+        async with hf.Engine(store=store, registry=new_registry) as later, later.worker():
+            assert await later.get(run).result(timeout=10) == 103
+            assert await later.run(new, 1, timeout=10) == 1002
+            await assert_sound(later)
+
+
+async def talkative() -> str:
+    logger.info("begins")
+    try:
+        await risky("first")
+    except ValueError as error:
+        logger.warning("caught %s", error)
+    found = await risky("second")
+    logger.info("got %s", found, extra={"order": 7})
+    return found
+
+
+async def test_i24_what_a_flow_logs_is_written_once_when_it_is_committed(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the start, in a handler, and after a completion."""
+    registry, action = registered()
+    monkeypatch.setitem(talkative.__globals__, "risky", action)
+    working.add("second")
+    made = flow(registry=registry)(talkative)
+    with caplog.at_level(logging.INFO, "tests.flows.lives"):
+        async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
+            assert await engine.run(made, timeout=10) == "second"
+    lines = [record for record in caplog.records if record.name == "tests.flows.lives"]
+    assert [record.getMessage() for record in lines] == ["begins", "caught first", "got second"]
+    assert getattr(lines[-1], "order", None) == 7
