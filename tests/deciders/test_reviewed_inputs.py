@@ -99,7 +99,9 @@ class Mute(Exception):
         raise RuntimeError("no words")
 
 
-@pytest.mark.parametrize("error", [ValueError("\ud800 in a name"), ValueError("\0"), Mute()], ids=["surrogate", "nul", "mute"])
+@pytest.mark.parametrize(
+    "error", [ValueError("\ud800 in a name"), ValueError("\0"), Mute()], ids=["surrogate", "nul", "mute"]
+)
 async def test_i8_an_input_is_refused_whatever_its_error_says_and_its_inbox_goes_on(
     stage: Stage, world: World, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:

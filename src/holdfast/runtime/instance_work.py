@@ -57,7 +57,9 @@ class InstanceWork:
         try:
             code.decode_input(payload, work.codec)
         except Exception as error:
-            log.error("timer %s of run %s cannot be read and becomes a dead letter: %s", work.node, work.run, error)
+            log.error(
+                "timer %s of run %s cannot be read and becomes a dead letter: %s", work.node, work.run, told_of(error)
+            )
             return await self._submit(KillWork(**_lease(work), error=encode_error(error)))
         fired = CompleteWork(**_lease(work), result=labelled(payload, work.codec), offer=offer())
         try:
@@ -65,7 +67,7 @@ class InstanceWork:
         except StoreError:
             raise
         except Exception as error:
-            log.warning("timer %s of run %s failed: %s", work.node, work.run, error)
+            log.warning("timer %s of run %s failed: %s", work.node, work.run, told_of(error))
             retry = code.retry
             return await self._submit(
                 FailWork(
@@ -91,7 +93,7 @@ class InstanceWork:
                     limit //= 2
                     continue
                 oldest: list[Event] = await self._store.rows(QueuedEvents(INPUT_EVENT, work.run, 1))
-                log.warning("an input in the inbox of run %s cannot be decided: %s", work.run, error)
+                log.warning("an input in the inbox of run %s cannot be decided: %s", work.run, told_of(error))
                 refused = oldest[0].id if oldest else ""
                 told = decode_error(encode_error(error))  # not the error itself, whose text may not be storable
                 reason = f"{told.type}: {told.message}".replace("\0", "\\0")[:REASON_LIMIT]
@@ -107,3 +109,9 @@ class InstanceWork:
 
 def _lease(work: Work) -> dict[str, Any]:
     return {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
+
+
+def told_of(error: Exception) -> str:
+    """An author's error as a log can carry it: its text may be anything, or raise."""
+    record = decode_error(encode_error(error))
+    return f"{record.type}: {record.message}"
