@@ -39,8 +39,8 @@ WORLDLY_MODULES = frozenset(
         "_thread",
     }
 )
-# The one loop that a durable function runs on is part of its model.
-ALLOWED = {("holdfast.models.runloop", "asyncio")}
+# The one loop that a durable function runs on is part of its model. `sys.intern` changes no value, only its memory.
+ALLOWED = {("holdfast.models.runloop", "asyncio"), ("holdfast.core.view", "sys")}
 
 WORLDLY_ATTRIBUTES = frozenset(
     {
