@@ -10,8 +10,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.authoring.flows import flow
+from holdfast.core.queries import ChildrenOf
 from tests.support.stores import KINDS, Site, site_for
-from tests.worker.support import assert_sound, engine_on
+from tests.worker.support import assert_sound, engine_on, until
 
 logger = logging.getLogger("tests.flows.lives")
 working: set[str] = set()
@@ -152,3 +153,65 @@ async def test_i24_what_a_flow_logs_is_written_once_when_it_is_committed(
     lines = [record for record in caplog.records if record.name == "tests.flows.lives"]
     assert [record.getMessage() for record in lines] == ["begins", "caught first", "got second"]
     assert getattr(lines[-1], "order", None) == 7
+
+
+@hf.pure
+def twice(number: int) -> int:
+    return 2 * number
+
+
+def code_with_a_helper() -> tuple[hf.Registry, hf.Flow[[int], int]]:
+    registry = hf.Registry()
+    add_one = hf.action(registry=registry, name="add one")(counted)
+
+    async def steps(number: int) -> int:
+        try:
+            first = await add_one(number)
+            return twice(first)
+        except Exception:
+            return -1
+
+    return registry, flow(registry=registry)(steps)
+
+
+async def test_i24_code_that_lacks_what_a_running_graph_names_pauses_the_run_for_code_that_has_it(site: Site) -> None:
+    """A deploy that is too new is no exception of the flow: no handler sees it, and resume goes on."""
+    old_registry, old = code_with_a_helper()
+    new_registry, _ = new_code()
+    async with site.opened() as store, hf.Engine(store=store, registry=old_registry) as engine:
+        run = (await engine.start(old, 1)).id
+        async with hf.Engine(store=store, registry=new_registry) as later:
+            async with later.worker():
+                with pytest.raises(hf.RunPaused, match=r"MissingJob: .* uses the @hf.pure function 'twice'"):
+                    await later.get(run).result(timeout=10)
+            await assert_sound(later)
+            async with engine.worker():
+                await engine.get(run).resume()
+                assert await engine.get(run).result(timeout=10) == 4
+            await assert_sound(engine)
+
+
+async def test_i10_cancelling_a_flow_cancels_the_runs_that_it_started(site: Site) -> None:
+    registry = hf.Registry()
+
+    @hf.workflow(registry=registry)
+    async def waiting() -> None:
+        await hf.wait_for("never")
+
+    async def parent() -> None:
+        await waiting()
+
+    made = flow(registry=registry)(parent)
+    async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
+        handle = await engine.start(made)
+
+        async def child() -> str | None:
+            found = await engine.store.rows(ChildrenOf(handle.id))
+            return found[0].id if found and found[0].status == "suspended" else None
+
+        started = await until(child, "the child waits")
+        await handle.cancel()
+        with pytest.raises(hf.RunCancelled):
+            await engine.get(started).result(timeout=10)
+        assert await handle.status() == "cancelled"
+        await assert_sound(engine)

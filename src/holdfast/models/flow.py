@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.core.codec import decode_error, encode_error
 from holdfast.core.codec_failure import encode_record
-from holdfast.core.errors import NoProgress, ReadinessOverflow, UnknownNode, UnknownWorkflow, UsageError
+from holdfast.core.errors import MissingJob, NoProgress, ReadinessOverflow, UnknownNode, UnknownWorkflow, UsageError
 from holdfast.core.flow_addresses import parse_address
 from holdfast.core.operations import StartRun
 from holdfast.core.queries import AllWork, Attempts, OpenWork, ValuesFor, ValuesOf, WaitsOf
@@ -24,9 +24,11 @@ from holdfast.core.rows import (
     COMPLETED,
     DEAD,
     FAILED,
+    GATE_PAUSED,
     LEASED,
     NO_SLOT,
     NODE,
+    PAUSED,
     READY,
     RUNS,
     SLEEP,
@@ -49,7 +51,7 @@ from holdfast.models.flow_plan import (
     plan_completion,
     plan_start,
 )
-from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, make_ready
+from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, make_ready, record
 
 FLOW = "flow"
 OUTPUT = "output"
@@ -76,12 +78,16 @@ class FlowMachine:
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         """I21: a failure goes where the flow's handlers say; one that none of them takes ends the run."""
+        error = work.error or encode_error(RuntimeError(f"{work.node} was given up"))
+        failure = decode_error(error)
+        if work.status == DEAD and failure.type == MissingJob.__name__:
+            _wait_for_code(view, run)
+            return
         code = code_of_flow(definitions, run)
         if work.status == DEAD:  # the flow has its answer, so it is no letter that waits for one
             work = replace(work, status=FAILED)
             view.put(WORK, work)
-        error = work.error or encode_error(RuntimeError(f"{work.node} was given up"))
-        self._go_on(view, run, Completion(node_id=work.node, failure=decode_error(error)), code, handing, failed=work)
+        self._go_on(view, run, Completion(node_id=work.node, failure=failure), code, handing, failed=work)
 
     def _go_on(
         self,
@@ -135,7 +141,7 @@ class FlowMachine:
     def idle(self, view: View, run: Run) -> None:
         """I17: a run that nothing can move fails and says so; it never stalls."""
         run = view.run(run.id) or run
-        if run.ended or view.find(WaitsOf(run.id)):
+        if run.ended or run.gave_up or view.find(WaitsOf(run.id)):  # what gave up waits for a person
             return
         blocked = [work.node for work in view.find(OpenWork(run.id)) if work.status == BLOCKED]
         error = NoProgress(f"run {run.id} of flow {run.workflow} has not returned and nothing is left to do: {blocked}")
@@ -199,6 +205,16 @@ def code_of_flow(definitions: Definitions, run: Run) -> FlowCode:
             hint="import the module that defines it; whoever completes a node of a flow needs the flow's code",
         )
     return code
+
+
+def _wait_for_code(view: View, run: Run) -> None:
+    """What the run's graph names is missing where it was settled: no failure of the flow, so it may be resumed."""
+    for work in view.find(OpenWork(run.id)):
+        if work.status == READY:
+            view.put(WORK, replace(work, gate=GATE_PAUSED))
+    if run.status != PAUSED:
+        run = record(view, run, "paused", by="holdfast", reason=run.reason)
+    view.put(RUNS, replace(run, status=PAUSED))
 
 
 def _value(run: str, write: InboxWrite, code: FlowCode) -> Value:

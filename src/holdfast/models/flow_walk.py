@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.core.errors import FlowNotSupported, NoProgress, RunError
+from holdfast.core.errors import FlowNotSupported, MissingJob, NoProgress, RunError
 from holdfast.core.flow_addresses import FlowAddress
 from holdfast.core.flow_expressions import Environment, FlowRaised, bind_pattern, evaluate
 from holdfast.core.flow_graph import CHUNK, FlowGraph, FlowNode, OrderEdge, expression_of
@@ -202,6 +202,8 @@ class Walk:
             raise
         except FlowRaised as error:
             self._to_handler(node, error.failure)
+        except MissingJob as error:  # of this process, whose code is not that of the run: another may go on
+            raise _Outside(error) from None
         except (FlowNotSupported, RunError) as error:
             # Not an exception of the workflow: plain Python would not have raised it, so no handler may see it.
             failure = raised(error, self._place(node)).record

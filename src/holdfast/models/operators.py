@@ -138,8 +138,9 @@ class Operators:
         if not machine.cancels_gracefully:
             run = record(view, run, "cancel requested", by=op.by)
             end_run(view, run, CANCELLED, reason=f"cancelled by {op.by}")
-            return
-        if op.force:
+            if run.model != "flow":  # which has children, as a function has
+                return
+        elif op.force:
             run = record(view, run, "cancel requested", by=op.by, force=True)
             end_run(view, run, CANCELLED, reason=f"cancelled by {op.by}, by force")
         elif run.status != CANCELLING:
