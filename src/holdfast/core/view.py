@@ -318,18 +318,25 @@ class View:
             if row is not MISSING:
                 found: R | None = row
                 return found
-        committed: R | None = self._committed(table, key)
-        return committed
+        committed = self._look(table, key)
+        if committed is MISSING:
+            raise NotLoaded((table, key))
+        found = committed
+        return found
 
     def probe(self, table: Table[R], key: Key) -> R | None:
         """Like `get`, but an optimistic View answers None for an unloaded row. On None the caller must insert it."""
-        try:
+        if not self.optimistic:
             return self.get(table, key)
-        except NotLoaded:
-            if not self.optimistic:
-                raise
+        changed = self._changes.get(table)
+        row: Any = MISSING if changed is None else changed.get(key, MISSING)
+        if row is MISSING:
+            row = self._look(table, key)
+        if row is MISSING:
             self._presumed.append((table, key))
             return None
+        found: R | None = row
+        return found
 
     def expect(self, table: Table[Any], keys: Iterable[Key]) -> None:
         """Say which rows will be read, so that the locked path loads them together and not one after another."""
@@ -403,6 +410,13 @@ class View:
         return None
 
     def _committed(self, table: Table[Any], key: Key) -> Any:
+        row = self._look(table, key)
+        if row is MISSING:
+            raise NotLoaded((table, key))
+        return row
+
+    def _look(self, table: Table[Any], key: Key) -> Any:
+        """The stored row, None if there is none, MISSING if that is not known: with every step, so nothing is raised."""
         if self._loose:  # nothing is, on the fast path
             loose = self._loose.get((table, key), MISSING)
             if loose is not MISSING:
@@ -410,9 +424,7 @@ class View:
         cached = self._cache.runs.get(key[0])
         if cached is not None:
             if table is RUNS:
-                if cached.run is not None:
-                    return cached.run
-                raise NotLoaded((table, key))
+                return MISSING if cached.run is None else cached.run
             rows = cached.rows.get(table)
             if rows is not None:
                 row = rows.get(key)
@@ -422,7 +434,7 @@ class View:
                 return None
         elif (key[0],) in self._changes.get(RUNS, ()) and table is not RUNS:
             return None  # the run is being created by this very batch
-        raise NotLoaded((table, key))
+        return MISSING
 
     def _answer(self, query: Query) -> dict[Key, Any]:
         answer = self._answers.get(query)
@@ -549,26 +561,34 @@ class View:
         """Everything that differs from what is stored, sorted by key so that inserts never deadlock (K2)."""
         changes = Changes(self.presumes_no_holds)
         for table, changed in self._changes.items():
+            inserts: list[Any] = []
+            updates: list[tuple[Any, Any]] = []
+            deletes: list[Any] = []
             for key in sorted(changed):
                 row = changed[key]
-                try:
-                    before = self._committed(table, key)
-                except NotLoaded:
+                before = self._look(table, key)
+                if before is MISSING:
                     before = None  # presumed absent: the unique key will tell
                 if row is None:
                     if before is not None:
-                        changes.deletes.setdefault(table, []).append(before)
+                        deletes.append(before)
                 elif before is None:
-                    changes.inserts.setdefault(table, []).append(row)
+                    inserts.append(row)
                 elif before is row:
                     continue
-                elif table is SNAPSHOTS or table is VALUES:  # the store puts it in place of the one before
-                    changes.inserts.setdefault(table, []).append(row)
                 elif table is RUNS or table is WORK:
-                    changes.updates.setdefault(table, []).append((before, row))
+                    updates.append((before, row))
+                elif table is SNAPSHOTS or table is VALUES:  # the store puts it in place of the one before
+                    inserts.append(row)
                 else:  # rows of the other tables come and go as a whole: deletes are written before inserts
-                    changes.deletes.setdefault(table, []).append(before)
-                    changes.inserts.setdefault(table, []).append(row)
+                    deletes.append(before)
+                    inserts.append(row)
+            if inserts:
+                changes.inserts[table] = inserts
+            if updates:
+                changes.updates[table] = updates
+            if deletes:
+                changes.deletes[table] = deletes
         if RUNS in changes.inserts:  # ids are nobody else's; keys are what two processes may insert at once
             changes.inserts[RUNS].sort(key=lambda run: (run.workflow, run.key or "", run.id))
         return changes

@@ -30,6 +30,7 @@ from holdfast.core.rows import (
     FAILED,
     LOST,
     PAUSED,
+    READY,
     RUNS,
     SATISFIED,
     SKIPPED,
@@ -42,6 +43,7 @@ from holdfast.core.rows import (
 from holdfast.core.view import View
 from holdfast.models.dag_items import NO_PARENTS, is_alone, item_of, overridden
 from holdfast.models.dag_shape import Reshaped, reshape
+from holdfast.models.delivery import gate_for
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record, settle
 
 NAMES_SHOWN = 20
@@ -253,22 +255,29 @@ class DagMachine:
         handing: Handing,
     ) -> Run:
         """One parent more of `node` is satisfied; `above` names the attempts of all of them if this is the last."""
+        known = work is not None
         if work is None:
-            work = replace(item_of(run, node, required=required, now=view.now), completed=1)
-            known = False
-        else:
-            if work.completed >= work.required:
-                raise ReadinessOverflow(
-                    f"node {node.name} of run {run.id} has {work.required} parents and was counted once more",
-                    hint="this operation was undone and nothing else changed; please report this bug",
-                )
-            work = replace(work, completed=work.completed + 1)
-            known = True
-        if work.completed == work.required and work.status == BLOCKED:  # one that was skipped stays so
+            work = item_of(run, node, required=required, now=view.now)
+        elif work.completed >= work.required:
+            raise ReadinessOverflow(
+                f"node {node.name} of run {run.id} has {work.required} parents and was counted once more",
+                hint="this operation was undone and nothing else changed; please report this bug",
+            )
+        if work.completed + 1 == work.required and work.status == BLOCKED:  # one that was skipped stays so
             parents = parents_hash([above[name] for name in node.depends_on if name in above])
-            work = replace(work, due=view.now, parents=parents, ancestry=ancestry_hash(node.id, 1, parents))
-            work = make_ready(view, run, work, handing)
+            work = replace(
+                work,
+                status=READY,
+                completed=work.required,
+                due=view.now,
+                gate=gate_for(run, view.now, view.now),
+                parents=parents,
+                ancestry=ancestry_hash(node.id, 1, parents),
+            )
+            work = handing.lease(view, work)
             run = replace(run, active=run.active + 1)
+        else:
+            work = replace(work, completed=work.completed + 1)
         if known:
             view.put(WORK, work)
         else:

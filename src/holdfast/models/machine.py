@@ -155,11 +155,12 @@ class Handing:
 
 def is_held(view: View, workflow: str, queue: str) -> bool:
     """Whether maintenance keeps work of this workflow or queue from being started."""
-    return any(
+    holds = _holds(view)
+    return bool(holds) and any(
         hold.scope == "all"
         or (hold.scope == "workflow" and hold.name == workflow)
         or (hold.scope == "queue" and hold.name == queue)
-        for hold in _holds(view)
+        for hold in holds
     )
 
 
