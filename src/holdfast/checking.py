@@ -16,7 +16,6 @@ import msgspec
 from holdfast.core.errors import HoldfastError
 from holdfast.core.queries import AllWork
 from holdfast.core.rows import COMPLETED, Run
-from holdfast.decider_checking import problems_of
 from holdfast.runtime.function_driver import another_python, outside_task, replayed
 from holdfast.store.contract import FindRuns
 
@@ -67,6 +66,8 @@ async def check_runs(engine: Engine, workflows: Iterable[str] | None = None) -> 
 
 async def _check_decider(engine: Engine, workflow: str, code: BoundDecider) -> AsyncIterator[Checked]:
     fine = True
+    from holdfast.decider_checking import problems_of
+
     async for problem in problems_of(engine, workflow, code):
         fine = False
         yield Checked(

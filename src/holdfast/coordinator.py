@@ -31,6 +31,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 from holdfast.batches import Commit, Decided, Spent, Submitted
@@ -143,14 +144,30 @@ class Coordinator:
 
     async def _drain(self) -> None:
         while self._queue:
-            waiting = len(self._queue)
+            waiting = min(len(self._queue), self._batch_limit)
             takes_turns = self.store.flushes_overlap and (waiting >= CROWD or bool(self._under_way))
+            if takes_turns and self._under_way and not self._is_apart(waiting):
+                # It concerns what is under way, and so comes after it: meanwhile more may join it.
+                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+                continue
             if takes_turns and not self._under_way:
-                waiting = (waiting + 1) // 2
-            batch = [self._queue.popleft() for _ in range(min(self._batch_limit, waiting))]
+                waiting = self._first_part(waiting)
+            batch = [self._queue.popleft() for _ in range(waiting)]
             if failpoints.armed:
                 await failpoints.reach("batch.taken")
             await self._guarded(batch, self._take_turns(batch) if takes_turns else self._serve(batch))
+
+    def _is_apart(self, waiting: int) -> bool:
+        """Whether what waits concerns nothing that is under way."""
+        names = {name for item in islice(self._queue, waiting) for name in item.operation.ordered_by}
+        return all(names.isdisjoint(others) for others in self._under_way.values())
+
+    def _first_part(self, waiting: int) -> int:
+        """Half of what waits, if the other half can be decided beside it; all of it, if both are about one run."""
+        half = (waiting + 1) // 2
+        first = {name for item in islice(self._queue, half) for name in item.operation.ordered_by}
+        second = (name for item in islice(self._queue, half, waiting) for name in item.operation.ordered_by)
+        return half if first.isdisjoint(second) else waiting
 
     async def _guarded(self, batch: list[Submitted], served: Coroutine[Any, Any, None]) -> None:
         try:

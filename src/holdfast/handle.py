@@ -52,7 +52,6 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.dag_reading import AncestryReport, check_ancestry, check_code, rewired_nodes
-from holdfast.explain import Explanation, explain
 from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
 from holdfast.querying import answer_query
@@ -61,6 +60,7 @@ from holdfast.start_options import checked_text
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
+    from holdfast.explain import Explanation
 
 R = TypeVar("R")
 
@@ -251,6 +251,8 @@ class Handle(Generic[R]):
 
     async def explain(self) -> Explanation:
         """In plain words: why this run is where it is, and what would move it."""
+        from holdfast.explain import explain  # of use to people, and not to every program
+
         return await explain(self._engine.store, await self._row(), self._engine.definitions)
 
     async def query(self, name: str) -> Any:

@@ -17,12 +17,11 @@ from holdfast.authoring.pure import Pure
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import CallCodec
 from holdfast.core.errors import MissingJob, UsageError
-from holdfast.core.flow_graph import FlowGraph
-from holdfast.core.flow_operations import STANDARD_TYPES
 
 if TYPE_CHECKING:
     from holdfast.authoring.flow_compiler import Compiled
     from holdfast.authoring.flow_source import FlowSource
+    from holdfast.core.flow_graph import FlowGraph
 
 __all__ = ["Flow", "FlowEnvironment", "flow"]
 
@@ -49,6 +48,8 @@ class FlowEnvironment:
         found = self._references.get(reference)
         if isinstance(found, type):
             return found
+        from holdfast.core.flow_operations import STANDARD_TYPES
+
         short = reference.rpartition("/")[2]
         plain = getattr(builtins, short, None) or STANDARD_TYPES.get(short)
         if found is None and isinstance(plain, type):

@@ -416,7 +416,7 @@ class View:
         return row
 
     def _look(self, table: Table[Any], key: Key) -> Any:
-        """The stored row, None if there is none, MISSING if that is not known: with every step, so nothing is raised."""
+        """The stored row, None if there is none, MISSING if that is not known. Raises nothing: it is too frequent."""
         if self._loose:  # nothing is, on the fast path
             loose = self._loose.get((table, key), MISSING)
             if loose is not MISSING:

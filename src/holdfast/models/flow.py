@@ -39,7 +39,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.flow_code import FlowCode
+from holdfast.models.flow_code import FLOW, FlowCode
 from holdfast.models.flow_plan import (
     Completion,
     CompletionPlan,
@@ -53,7 +53,6 @@ from holdfast.models.flow_plan import (
 )
 from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, make_ready, record
 
-FLOW = "flow"
 OUTPUT = "output"
 KINDS = {"action": NODE, "child": CHILD, "timer": SLEEP, "barrier": BARRIER, "output": OUTPUT}
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from holdfast.core.errors import HoldfastError
-from holdfast.core.flow_expressions import Environment
-from holdfast.core.flow_graph import FlowGraph
+
+if TYPE_CHECKING:
+    from holdfast.core.flow_expressions import Environment
+    from holdfast.core.flow_graph import FlowGraph
+
+FLOW = "flow"  # the model
 
 
 class NewCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.decider_code import BoundDecider, bound_decider
 from holdfast.authoring.deciders import Decider
-from holdfast.authoring.flow_code import BoundFlow
 from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.projections import Projection
@@ -19,7 +18,6 @@ from holdfast.authoring.startable import graph_of_action
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs
 from holdfast.core.dag_document import frozen, graph_of_nodes, stored_nodes
 from holdfast.core.errors import MissingJob
-from holdfast.core.flow_graph import FlowGraph
 from holdfast.core.graph import Graph
 from holdfast.core.queries import DefinitionById
 from holdfast.core.rows import DEFINITIONS, Definition, Run, Work
@@ -28,6 +26,10 @@ from holdfast.models.dag_items import method_name, node_name, version_name
 from holdfast.models.flow_code import FlowNotLoaded
 from holdfast.models.folding import Folding
 from holdfast.store.contract import CodeSeen, CodeVersion, Store
+
+if TYPE_CHECKING:
+    from holdfast.authoring.flow_code import BoundFlow
+    from holdfast.core.flow_graph import FlowGraph
 
 
 def known_exception(qualified: str) -> type[BaseException] | None:
@@ -233,6 +235,8 @@ class RegistryDefinitions:
         return bound
 
     def _bind(self, flow: Flow[..., Any], workflow: str, graph: FlowGraph) -> BoundFlow:
+        from holdfast.authoring.flow_code import BoundFlow  # with an interpreter, for those who have flows
+
         bound = BoundFlow(flow, graph, registry=self.registry, codecs=self._codecs, limit=self._payload_limit_bytes)
         self._flows[(workflow, graph.signature)] = bound
         return bound
@@ -246,6 +250,8 @@ class RegistryDefinitions:
                 f"version {signature[:12]} of flow {workflow} is not known here",
                 hint="start a worker with the code that the run was started with, or cancel the run",
             )
+        from holdfast.core.flow_graph import FlowGraph
+
         self._bind(found, workflow, FlowGraph.from_json(nodes))
 
     async def flow_graph(self, store: Store, run: Run) -> FlowGraph | None:
@@ -254,6 +260,8 @@ class RegistryDefinitions:
         if isinstance(found, Flow) and found.graph.signature == run.signature:
             return found.graph
         nodes = None if run.signature is None else await store.code_nodes(run.workflow, run.signature)
+        from holdfast.core.flow_graph import FlowGraph
+
         return None if nodes is None else FlowGraph.from_json(nodes)
 
     def command_retentions(self) -> list[tuple[str, int, int | None]]:

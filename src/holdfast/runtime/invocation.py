@@ -21,7 +21,7 @@ from holdfast.core.ids import idempotency_key
 from holdfast.core.retry import Retry
 from holdfast.core.rows import CALL, EFFECT, Run, Work
 from holdfast.models.dag_items import is_alone
-from holdfast.models.flow import FLOW
+from holdfast.models.flow_code import FLOW
 from holdfast.runtime.definitions import RegistryDefinitions
 
 NO_RESULT = b"null"
