@@ -193,7 +193,6 @@ AMONG_A_CROWD: dict[str, tuple[tuple[Any, ...], set[str]]] = {
     "attempts_of_runs": (([ONE], ["turn"]), {"work_pkey"}),
     "delete_waits": (([ONE], [1]), {"waits_pkey"}),
     "WaitersOf": (("end:nobody", 8), {"waits_by_topic"}),
-    "next_due": ((["default"],), {"work_delayed"}),
     "promote": ((["default"],), {"work_delayed"}),
     "leased_to": (("worker-1",), {"work_leased"}),
 }
