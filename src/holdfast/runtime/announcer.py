@@ -17,8 +17,9 @@ from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.engine")
 
-# Between two hints: short after a lone one, long while there is always more to tell.
+# Between two hints: short while there is little to tell, and longer the more there is.
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.001, 0.016
+LITTLE = 2
 WORK, ENDED, STREAM = "work", "ended", "stream"
 
 
@@ -33,6 +34,7 @@ class Announcer:
         self._tells_streams = tells_streams
         self._pending: set[str] = set()
         self._sender: asyncio.Task[None] | None = None
+        self._told = 0  # how often since the last hint
 
     def on_commit(self, commit: Commit) -> None:
         if commit.ready_queues():
@@ -41,19 +43,22 @@ class Announcer:
             self._pending.add(ENDED)
         if STREAM_TABLE in commit.changes.inserts and self._tells_streams():
             self._pending.add(STREAM)
-        if self._pending and (self._sender is None or self._sender.done()):
+        if not self._pending:
+            return
+        self._told += 1
+        if self._sender is None or self._sender.done():
             self._sender = asyncio.get_running_loop().create_task(self._send(), name="holdfast-announcer")
 
     async def _send(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         while self._pending:
-            channels, self._pending = frozenset(self._pending), set()
+            channels, self._pending, self._told = frozenset(self._pending), set(), 0
             try:
                 await self._store.announce(channels)
             except StoreError as error:
                 log.debug("an announcement was lost: %s", error)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LAST_PAUSE_SECONDS)
+            pause = FIRST_PAUSE_SECONDS if self._told <= LITTLE else min(pause * 2, LAST_PAUSE_SECONDS)
 
     async def close(self) -> None:
         if self._sender is not None:

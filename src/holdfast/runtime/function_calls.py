@@ -220,7 +220,7 @@ class CallRunner:
             worker=self._worker,
             payload=data,
             codec=self.codecs.default.tag,
-            started=self._store.now(),
+            started=None if timeout is None else self._store.now(),
         )
         attempt = Attempt(work, run, metered=False)
         invocation = invocation_of_call(action, work, run, self.payload_limit_bytes, self.codecs)

@@ -44,6 +44,8 @@ class Watch:
         waiters = self._waiting.get(run.id)
         if not waiters:
             return
+        if not any(future.done() or wanted(run) for wanted, future in waiters):
+            return  # as with every step but the last
         left = []
         for wanted, future in waiters:
             if future.done():

@@ -323,7 +323,7 @@ class Worker:
             if self.free == 0:
                 self._backlog = True  # woken without room: the next slot that becomes free must look again
             claimed = await self._claim_once() if self.free > 0 else 0
-            if claimed and self.free > 0:
+            if claimed and self._backlog and self.free > 0:  # else it got all there was
                 continue
             if self._backlog and self.free < max(1, self.concurrency // 10) and self._running:
                 # Slots become free one by one under load; waiting a moment lets one claim serve many.
