@@ -94,7 +94,8 @@ async def test_k1_what_concerns_a_run_that_is_under_way_is_decided_after_it(post
             assert len(held.waiting) == 2
         assert {(await answer).verdict for answer in [*before, *after]} == {"recorded"}
         nodes = [{operation.node for operation, _ in commit.pairs} for commit in commits]
-        assert nodes == [{"x"}, {"x"}, {"y"}]
+        assert nodes[:2] == [{"x"}, {"x"}]
+        assert set().union(*nodes[2:]) == {"y"}  # a crowd again, by then
         assert not any(commit.locked for commit in commits)
 
 
