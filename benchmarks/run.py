@@ -33,6 +33,7 @@ from benchmarks.deciders import (
 )
 from benchmarks.fan_out import measure_w3
 from benchmarks.figures import Figure, Measure
+from benchmarks.flows import measure_w1_flow, measure_w2_flows, measure_w3_flow
 from benchmarks.functions import measure_w1_function, measure_w2_functions, measure_w7_function
 from benchmarks.killed import measure_killed
 from benchmarks.latency import measure_w4_elsewhere, measure_w4_here
@@ -98,6 +99,7 @@ def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Itera
         for measure, cpu, measured_by in (
             (m.W1, m.W1_CPU, measure_w1),
             (m.W1_FUNCTION, m.W1_FUNCTION_CPU, measure_w1_function),
+            (m.W1_FLOW, m.W1_FLOW_CPU, measure_w1_flow),
         ):
             cost = asyncio.run(measured_by(url()))
             yield measure, cost.wall_ms
@@ -106,6 +108,7 @@ def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Itera
         for measure, cpu, measured_in in (
             (m.W2, m.W2_CPU, measure_w2),
             (m.W2_FUNCTIONS, m.W2_FUNCTIONS_CPU, measure_w2_functions),
+            (m.W2_FLOWS, m.W2_FLOWS_CPU, measure_w2_flows),
         ):
             cost = asyncio.run(measured_in(url(), runs=sizes.w2_runs))
             yield measure, cost.steps_per_second
@@ -114,6 +117,9 @@ def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Itera
         few, many = asyncio.run(measure_w3(url()))
         yield m.W3_FEW, few
         yield m.W3_MANY, many
+        few, many = asyncio.run(measure_w3_flow(url()))
+        yield m.W3_FLOW_FEW, few
+        yield m.W3_FLOW_MANY, many
     if "W4" in chosen:
         middle, late = asyncio.run(measure_w4_here(url(), sizes.w4_samples))
         yield m.W4_HERE_P50, middle

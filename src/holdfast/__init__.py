@@ -38,6 +38,9 @@ _HOMES = {
     "holdfast.authoring.projections": ("Projection", "projection"),
     "holdfast.authoring.recorded": ("Recorded", "TimerCancelled"),
     "holdfast.authoring.registry": ("Registry",),
+    "holdfast.authoring.node_context": ("NodeContext",),
+    "holdfast.authoring.routes": ("Goto", "Many", "Send", "Stop"),
+    "holdfast.authoring.state_graphs": ("StateGraph", "reducers"),
     "holdfast.authoring.state_machine": ("StateInfo", "StateMachine", "StateMachineDefinition", "TransitionInfo"),
     "holdfast.authoring.upcasting": ("upcast",),
     "holdfast.blocking": ("BlockingEngine", "BlockingHandle"),
@@ -78,6 +81,7 @@ __all__ += ["Handle", "PREVIOUS", "Registry", "Retry", "Settings", "Tx", "action
 __all__ += ["BuiltDag", "BuiltNode", "DagBuilder", "DagTemplate", "dag_template"]
 __all__ += ["FlowControl", "SkipThisNode", "PauseThisRun", "CancelThisRun", "ReattemptThisNode", "FinishThisRun"]
 __all__ += ["Flow", "flow", "pure"]
+__all__ += ["StateGraph", "NodeContext", "Goto", "Many", "Send", "Stop", "reducers"]
 __all__ += ["Workflow", "workflow", "ChildHandle", "start_child", "continue_as", "on_rollback", "expose", "patched"]
 __all__ += ["Event", "event", "Condition", "after", "at", "ended", "any_of", "all_of", "wait_for"]
 __all__ += ["Received", "TimeReached", "RunEnded", "send", "broadcast", "execute", "side_effect"]
@@ -92,6 +96,7 @@ __all__ += ["ReplayMismatch", "ReattemptRefused", "MissingJob", "ReadinessOverfl
 __all__ += ["NoProgress", "DecideFailed", "StoreUnavailable", "SchemaTooNew", "NotOurDatabase", "EngineClosed"]
 
 if TYPE_CHECKING:
+    from holdfast.authoring import reducers
     from holdfast.authoring.actions import Action, Bound, action
     from holdfast.authoring.conditions import (
         Condition,
@@ -141,10 +146,13 @@ if TYPE_CHECKING:
         wait_for,
     )
     from holdfast.authoring.functions import Workflow, workflow
+    from holdfast.authoring.node_context import NodeContext
     from holdfast.authoring.projections import Projection, projection
     from holdfast.authoring.pure import pure
     from holdfast.authoring.recorded import Recorded, TimerCancelled
     from holdfast.authoring.registry import Registry
+    from holdfast.authoring.routes import Goto, Many, Send, Stop
+    from holdfast.authoring.state_graphs import StateGraph
     from holdfast.authoring.state_machine import StateInfo, StateMachine, StateMachineDefinition, TransitionInfo
     from holdfast.authoring.upcasting import upcast
     from holdfast.blocking import BlockingEngine, BlockingHandle

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, Generic, Self, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, TypeVarTuple, Unpack, overload
 
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dag_builder import BuiltDag
@@ -38,6 +38,9 @@ from holdfast.runtime.loop_thread import LoopThread
 from holdfast.runtime.worker import Worker
 from holdfast.start_options import Identified, StartOptions
 from holdfast.store.contract import Finding, WorkerRow
+
+if TYPE_CHECKING:
+    from holdfast.graph_replay import ReplayReport
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
@@ -324,14 +327,27 @@ class BlockingEngine:
         return self._thread.run(self._engine.skip_projection_event(projection, position=position, by=by))
 
     def fork(
-        self, run: str | Identified, *, from_node: str, key: str | None = None, by: str = "an operator"
+        self,
+        run: str | Identified,
+        *,
+        from_node: str | None = None,
+        step: int | None = None,
+        label: str | None = None,
+        update: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        by: str = "an operator",
     ) -> BlockingHandle[Any]:
-        """A new run of the same workflow and input that shares every completed node except `from_node` and whatever
-        depends on it (I29). The run it is taken from stays as it is.
-        """
-        return BlockingHandle(
-            self._thread, self._thread.run(self._engine.fork(run, from_node=from_node, key=key, by=by))
+        """A new run that shares what was done, and stays as it is: of a DAG from a node, of a state graph from a step."""
+        forked = self._engine.fork(
+            run, from_node=from_node, step=step, label=label, update=update, key=key, by=by
         )
+        return BlockingHandle(self._thread, self._thread.run(forked))
+
+    def replay(
+        self, run: str | Identified, *, mode: Literal["strict", "lenient", "live"] = "strict"
+    ) -> ReplayReport[Any]:
+        """Run a state graph's recorded run again, without touching the outside world; `ReplayMismatch` if it differs."""
+        return self._thread.run(self._engine.replay(run, mode=mode))
 
     def check(self, workflows: list[str] | None = None) -> list[Checked]:
         """Before a deploy: every open run against the code of this process. Nothing is started or written."""

@@ -150,6 +150,7 @@ class Engine(Deciding, Projecting, Operating):
             decisions(
                 self.definitions,
                 folding=self.definitions.folding,
+                states=lambda: self.definitions.states,
                 observe_inputs=self.settings.observe_inputs,
             ),
             self.system.clock,

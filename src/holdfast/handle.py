@@ -51,9 +51,11 @@ from holdfast.core.rows import (
     Wait,
     Work,
 )
+from holdfast.core.state_operations import AnswerPerson
 from holdfast.dag_reading import AncestryReport, check_ancestry, check_code, rewired_nodes
 from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
+from holdfast.models.state_code import GRAPH
 from holdfast.querying import answer_query
 from holdfast.runtime.definitions import known_exception
 from holdfast.start_options import checked_text
@@ -61,6 +63,7 @@ from holdfast.start_options import checked_text
 if TYPE_CHECKING:
     from holdfast.engine import Engine
     from holdfast.explain import Explanation
+    from holdfast.graph_documents import Checkpoint, Interrupt, RecordedIO, SchedulerState
 
 R = TypeVar("R")
 
@@ -189,6 +192,9 @@ class Handle(Generic[R]):
             return None
         if isinstance(found, Action | Workflow | Flow):
             return decode_stored_result(found.call, self._engine.codecs, row.result)
+        code = self._engine.definitions.state_graph(row.workflow) if row.model == GRAPH else None
+        if code is not None:
+            return code.read_result(row.result)
         result = unlabelled(row.result)
         return self._engine.codecs.decode(result.data, where=f"the result of {row.workflow}", codec=result.codec)
 
@@ -234,7 +240,47 @@ class Handle(Generic[R]):
         """Mark a node as skipped, which satisfies what depends on it."""
         await self._ask(SkipNode(run=self.id, node=checked_text(node, "node"), by=checked_text(by, "by")))
 
+    async def resume_with(self, answer: Any, *, node: str | None = None, by: str = "a person") -> None:
+        """Answer a node of a state graph that asks a person (`ctx.interrupt`); `node` if several do."""
+        from holdfast.runtime.recorded_calls import answer_of
+
+        stored, digest = answer_of(answer, self._engine.codecs, self._engine.settings.payload_limit_bytes)
+        asked = None if node is None else checked_text(node, "node")
+        await self._ask(
+            AnswerPerson(run=self.id, answer=stored, answer_hash=digest, node=asked, by=checked_text(by, "by"))
+        )
+
     # -- what can be known about it
+
+    async def checkpoints(self) -> list[Checkpoint[Any]]:
+        """Every checkpoint that is kept of a state graph's run, oldest first."""
+        from holdfast import graph_reading
+
+        return await graph_reading.checkpoints(self._engine, await self._row())
+
+    async def checkpoint(self, *, step: int | None = None, label: str | None = None) -> Checkpoint[Any]:
+        """What a state graph had become after a step, or where a label was set last; without either, the latest."""
+        from holdfast import graph_reading
+
+        return await graph_reading.checkpoint(self._engine, await self._row(), step=step, label=label)
+
+    async def scheduler(self) -> SchedulerState:
+        """What a state graph's run does now, and what it has done."""
+        from holdfast import graph_reading
+
+        return await graph_reading.scheduler(self._engine, await self._row())
+
+    async def interrupts(self) -> list[Interrupt]:
+        """The questions to people that a state graph's run waits with."""
+        from holdfast import graph_reading
+
+        return await graph_reading.interrupts(self._engine, await self._row())
+
+    async def recorded(self) -> list[RecordedIO]:
+        """The calls to the outside world that a state graph's nodes have recorded."""
+        from holdfast import graph_reading
+
+        return await graph_reading.recorded_ios(self._engine, await self._row())
 
     async def history(self) -> list[HistoryEntry]:
         """The run's record: what people and the engine did to it, oldest first."""

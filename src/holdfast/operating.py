@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -14,11 +14,15 @@ from holdfast.core.errors import UsageError
 from holdfast.core.operations import ForkRun, SetHold, Started
 from holdfast.core.queries import Holds
 from holdfast.core.rows import Hold
+from holdfast.core.state_operations import ForkGraph
 from holdfast.dead_letters import DeadLetter
 from holdfast.engine_parts import EnginePart
 from holdfast.handle import Handle
 from holdfast.start_options import Identified, checked_text
 from holdfast.store.contract import Finding, FindRuns, StoreStats, WorkerRow
+
+if TYPE_CHECKING:
+    from holdfast.graph_replay import ReplayReport
 
 PRUNE_BATCH = 200
 
@@ -34,17 +38,69 @@ class Operating(EnginePart):
     """What operators ask of an engine. A base of `Engine`, kept apart for its subject."""
 
     async def fork(
-        self, run: str | Identified, *, from_node: str, key: str | None = None, by: str = "an operator"
+        self,
+        run: str | Identified,
+        *,
+        from_node: str | None = None,
+        step: int | None = None,
+        label: str | None = None,
+        update: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        by: str = "an operator",
     ) -> Handle[Any]:
-        """A new run of the same workflow and input that shares every completed node except `from_node` and whatever
-        depends on it (I29). The run it is taken from stays as it is."""
+        """A new run that shares what was done. The run it is taken from stays as it is.
+
+        Of a DAG: every completed node except `from_node` and whatever depends on it (I29). Of a state graph: all up to
+        the checkpoint of `step` or `label` (the latest, if neither is given), with the fields in `update` set anew.
+        """
         source = checked_text(run if isinstance(run, str) else run.id, "a run id")
+        if from_node is None:
+            return await self._fork_graph(source, step, label, update or {}, key, by)
+        if step is not None or label is not None or update is not None:
+            raise UsageError(
+                "from_node= is for DAGs, and step=, label=, update= for state graphs", hint="give one or the others"
+            )
         await self._engine.get(source).load_graph()  # a large graph is not read inside the decision
         forked: Started = await self._engine.coordinator.submit(
             ForkRun(
                 run=self._engine.system.ids.new(),
                 source=source,
                 from_node=checked_text(from_node, "from_node"),
+                key=None if key is None else checked_text(key, "key"),
+                by=checked_text(by, "by"),
+            )
+        )
+        return Handle(self._engine, forked.run, key)
+
+    async def replay(
+        self, run: str | Identified, *, mode: Literal["strict", "lenient", "live"] = "strict"
+    ) -> ReplayReport[Any]:
+        """Run a state graph's recorded run again, without touching the outside world; `ReplayMismatch` if it differs.
+
+        `lenient` reports every difference instead; `live` makes the recorded calls again and reports other answers.
+        """
+        from holdfast.graph_replay import replay
+
+        source = checked_text(run if isinstance(run, str) else run.id, "a run id")
+        return await replay(self._engine, await self._engine.get(source)._row(), mode)
+
+    async def _fork_graph(
+        self, source: str, step: int | None, label: str | None, update: Mapping[str, Any], key: str | None, by: str
+    ) -> Handle[Any]:
+        from holdfast.core.state_outcomes import joined
+        from holdfast.graph_reading import code_of_run, step_at
+
+        row = await self._engine.get(source)._row()
+        if row.model == "dag":
+            raise UsageError(f"run {source} of {row.workflow} is a DAG", hint="say from which node: from_node=…")
+        code = code_of_run(self._engine, row)
+        fields = code.encode_part(update, f"the update of run {source}")
+        forked: Started = await self._engine.coordinator.submit(
+            ForkGraph(
+                run=self._engine.system.ids.new(),
+                source=source,
+                step=await step_at(self._engine, row, step=step, label=label),
+                update=joined(fields),
                 key=None if key is None else checked_text(key, "key"),
                 by=checked_text(by, "by"),
             )

@@ -87,7 +87,7 @@ def test_errors_of_our_own_keep_their_hint() -> None:
         UsageError("a class that is not known here"),
         KeyboardInterrupt(),
         SystemExit(2),
-        ExceptionGroup("several", [ValueError()]),
+        BaseExceptionGroup("several", [KeyboardInterrupt()]),
         UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
     ],
 )
@@ -232,3 +232,15 @@ def test_i54_the_failure_of_a_child_comes_back_as_run_failed_with_its_original_c
     assert (str(back), back.run_id, back.hint) == (str(child), "7", "look")
     assert isinstance(back.cause, ValueError)
     assert back.cause is back.__cause__
+
+
+def test_a_group_of_failures_is_rebuilt_with_what_it_holds() -> None:
+    inner = ExceptionGroup("inner", [KeyError("k")])
+    record = decode_error(encode_error(raised(ExceptionGroup("several", [ValueError("v"), inner]))))
+    back = record.to_exception(KNOWN.get)
+    assert isinstance(back, ExceptionGroup)
+    assert str(back) == "several (2 sub-exceptions)"
+    first, second = back.exceptions
+    assert isinstance(first, ValueError)
+    assert isinstance(second, ExceptionGroup)
+    assert repr(second.exceptions) == "(KeyError('k'),)"

@@ -1,4 +1,4 @@
-"""Runs and functions at the speed that the project promises itself, and no slower because a run is long.
+"""Runs, functions and flows at the speed that the project promises itself, and no slower because a run is long.
 
 `python -m benchmarks` gives the figures; these tests only keep them from getting lost.
 """
@@ -15,6 +15,7 @@ import pytest
 from benchmarks import measures as m
 from benchmarks.databases import Databases
 from benchmarks.figures import Measure
+from benchmarks.flows import measure_w1_flow, measure_w2_flows
 from benchmarks.functions import measure_w1_function, measure_w2_functions
 from benchmarks.limits import computing_ms, one_commit_ms
 from benchmarks.throughput import Cost, measure_w1, measure_w2, measure_w7
@@ -34,7 +35,9 @@ def durable(request: pytest.FixtureRequest) -> Databases:
 
 
 @pytest.mark.parametrize(
-    ("measure", "measured_by"), [(m.W1, measure_w1), (m.W1_FUNCTION, measure_w1_function)], ids=["dag", "function"]
+    ("measure", "measured_by"),
+    [(m.W1, measure_w1), (m.W1_FUNCTION, measure_w1_function), (m.W1_FLOW, measure_w1_flow)],
+    ids=["dag", "function", "flow"],
 )
 def test_a_step_of_a_lone_run_stays_near_its_target(
     durable: Databases, measure: Measure, measured_by: Callable[[str], Coroutine[Any, Any, Cost]]
@@ -50,7 +53,9 @@ def test_a_step_of_a_lone_run_stays_near_its_target(
 
 
 @pytest.mark.parametrize(
-    ("measure", "measured_by"), [(m.W2, measure_w2), (m.W2_FUNCTIONS, measure_w2_functions)], ids=["dag", "function"]
+    ("measure", "measured_by"),
+    [(m.W2, measure_w2), (m.W2_FUNCTIONS, measure_w2_functions), (m.W2_FLOWS, measure_w2_flows)],
+    ids=["dag", "function", "flow"],
 )
 def test_many_runs_at_once_stay_near_their_target(
     durable: Databases, measure: Measure, measured_by: Callable[[str], Coroutine[Any, Any, Cost]]

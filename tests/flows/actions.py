@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.authoring.actions import action
+from holdfast.authoring.flows import flow
 from holdfast.authoring.functions import workflow
 from holdfast.authoring.pure import pure
 from holdfast.authoring.registry import Registry
@@ -155,3 +156,12 @@ def risky(x: int) -> float:
 @pure
 def same(value: Any) -> Any:
     return value
+
+
+@flow(registry=registry)
+async def doubled_twice(x: int) -> int:
+    """A flow for others to await, or to run beside others."""
+    if x < 0:
+        raise ValueError(f"{x} is negative")
+    once = await double(x)
+    return await double(once)

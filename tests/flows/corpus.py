@@ -6,7 +6,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-FILES = ("values", "branches", "loops", "exceptions", "gathers", "calls", "changes", "mixtures", "corners")
+FILES = (
+    *("values", "branches", "loops", "exceptions", "gathers", "calls", "changes", "mixtures", "corners"),
+    *("options", "nests", "groups"),
+)
 
 
 class Case(NamedTuple):

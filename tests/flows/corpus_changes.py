@@ -283,3 +283,69 @@ async def elements_are_shared_but_not_changed(n: int) -> list[Any]:
         kept.append(item)
         await double(1)
     return [kept, items]
+
+
+@case(([1, 2, 3, 4, 5],), ([],))
+async def slices_as_targets(items: list[int]) -> list[Any]:
+    items[1:3] = [20, 30, 31]
+    items[len(items) :] = await numbers(2)
+    await double(1)
+    items[:0] = (7, 8)
+    items[-1:] = "xy"
+    return [items, len(items)]
+
+
+@case(([1, 2, 3, 4, 5],))
+async def slice_of_itself(items: list[int]) -> list[int]:
+    items[1:1] = items
+    await double(1)
+    items[:] = [item for item in items if item % 2]
+    return items
+
+
+@case((2,), (3,))
+async def slice_with_a_step_that_may_not_fit(n: int) -> Any:
+    rows = [0, 1, 2, 3, 4]
+    try:
+        rows[::2] = await numbers(n)
+    except ValueError as error:
+        return [rows, str(error)]
+    return rows
+
+
+@case(([0, 1, 2, 3, 4, 5],))
+async def deleted_slices(items: list[int]) -> list[int]:
+    del items[1:3]
+    await double(1)
+    del items[::2]
+    return items
+
+
+@case((3,))
+async def slice_inside_of_a_dict(n: int) -> dict[str, list[int]]:
+    await double(1)
+    table: dict[str, list[int]] = {"a": [n, 0, 1], "b": []}
+    table["a"][:1] = [await add(n)]
+    table["b"][:] = [item + 1 for item in table["a"]]
+    return table
+
+
+@case(("abc",), (7,), ([1],))
+async def slice_of_what_can_not_be_changed(value: Any) -> str:
+    try:
+        value[0:1] = [2]
+    except TypeError as error:
+        return str(error)
+    try:
+        value[:] = 7
+    except TypeError as error:
+        return str(error)
+    return "never"
+
+
+@case(([[1], [2]],))
+async def items_of_a_slice_are_shared_only_inside(rows: list[list[int]]) -> list[Any]:
+    more = [[3]]
+    rows[1:] = [[*row] for row in more]
+    rows[1].append(await add(1))
+    return [rows, more]

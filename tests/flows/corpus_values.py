@@ -446,3 +446,23 @@ async def set_operations(n: int) -> list[Any]:
     left, right = {1, 2, 3}, {2, n}
     kept = await echo([1])
     return [sorted(left & right), sorted(left | right), sorted(left - right), left >= {1}, 1 in left, len(left), kept]
+
+
+@case(([3, 1, 2],), ([],))
+async def generators_that_are_consumed_at_once(items: list[int]) -> list[Any]:
+    seen = {1, 9}
+    found = await numbers(2)
+    totals = [sum(x * 2 for x in items), max((x for x in items), default=None), sorted(-x for x in items)]
+    joined = ", ".join(str(x) for x in items if x > 1)
+    sets = [sorted(seen.union((x + 1 for x in items), found)), seen.isdisjoint(x for x in items)]
+    pairs = dict((str(x), x) for x in items)
+    return [totals, joined, sets, pairs, any(x == 2 for x in items), [*(x for x in items)], 2 in (x for x in items)]
+
+
+@case(([0, 1],))
+async def error_inside_of_a_generator(items: list[int]) -> str:
+    await double(1)
+    try:
+        return str(sum(1 // x for x in items))
+    except ZeroDivisionError as error:
+        return str(error)

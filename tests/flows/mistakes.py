@@ -48,9 +48,30 @@ async def gathers_a_variable(n: int) -> list[int]:
     return await asyncio.gather(*calls)
 
 
-async def uses_a_task_group(n: int) -> None:
+async def hands_a_task_on(n: int) -> Any:
     async with asyncio.TaskGroup() as group:
-        group.create_task(add(n))
+        task = group.create_task(add(n))
+    return [task]
+
+
+async def reads_a_task_of_a_failed_group(n: int) -> int:
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(add(n))
+    except ExceptionGroup:
+        n = 0
+    return task.result()
+
+
+async def computes_in_a_task_group(n: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        m = n + 1
+        group.create_task(add(m))
+
+
+async def opens_an_async_block(n: int) -> None:
+    async with asyncio.timeout(5):
+        await add(n)
 
 
 async def changes_a_shared_list(n: int) -> list[int]:
@@ -110,8 +131,17 @@ async def has_a_mutable_default(n: int, rows: list[int] = []) -> list[int]:  # n
     return [*rows, await add(n)]
 
 
-async def overrides_a_policy(n: int) -> int:
-    return await add.options(timeout=5)(n)
+async def computes_a_policy(n: int) -> int:
+    return await add.options(timeout=n)(n)
+
+
+async def misspells_an_option(n: int) -> int:
+    return await add.options(timeuot=5)(n)
+
+
+async def changes_items_of_a_slice(rows: list[list[int]]) -> list[list[int]]:
+    rows[0:2][0].append(await add(1))
+    return rows
 
 
 async def awaits_in_a_generator(items: list[int]) -> int:

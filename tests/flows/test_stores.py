@@ -81,6 +81,32 @@ async def test_i24_the_corpus_ends_on_every_store_as_plain_asyncio_does(site: Si
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_i24_the_corpus_ends_as_a_workflow_as_plain_asyncio_does() -> None:
+    """What a flow is compared with is also what the same function does when it is replayed."""
+    registry = hf.Registry()
+    for found in {id(each): each for each in (*actions.actions.values(), *actions.workflows.values())}.values():
+        registry.add(found)
+    workflows = {function: hf.workflow(registry=registry)(function) for function in {case.function for case in CASES}}
+    room = asyncio.Semaphore(TOGETHER)
+    wrong: list[str] = []
+
+    async with engine_on("memory://", registry) as engine, engine.worker():
+
+        async def compare(case: Case) -> None:
+            wanted = await ending_of_plain(case.function, case.args)
+            async with room:
+                handle = await engine.start(workflows[case.function], *copy.deepcopy(case.args))
+                found = await ending_of_run(engine, handle)
+            if found[:2] == ("raised", "PayloadRefused") and "the result of" in found[2]:
+                return
+            if found != wanted:
+                wrong.append(f"{case.name}\n  plain     {wanted}\n  workflow  {found}")
+
+        await asyncio.gather(*map(compare, CASES))
+    assert not wrong, "\n".join(wrong)
+
+
 @hf.action(registry=actions)
 async def one_more(number: int) -> int:
     return number + 1

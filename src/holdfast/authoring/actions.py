@@ -97,6 +97,7 @@ class Action(Generic[P, R]):
         self._is_async = inspect.iscoroutinefunction(fn)
         # Shared with the copies that options() makes, so that hints are read once for all of them.
         self._codec: list[CallCodec] = []
+        self._registered_policy = policy
         self._orders: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def __repr__(self) -> str:
@@ -116,6 +117,11 @@ class Action(Generic[P, R]):
     def policy(self) -> NodePolicy:
         """How the engine runs it."""
         return self._policy
+
+    @property
+    def registered_policy(self) -> NodePolicy:
+        """Its policy without what `options` changed for one call."""
+        return self._registered_policy
 
     @property
     def isolation(self) -> Isolation | None:

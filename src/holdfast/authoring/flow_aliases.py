@@ -241,7 +241,7 @@ def _walked_over(nodes: Mapping[str, FlowNode], change: _Change, walked: Mapping
 
 def _links(node: FlowNode, known: Known) -> Iterator[_Link]:
     expression = node.expression
-    if expression is None or node.target is None or node.is_frontier:
+    if expression is None or node.target is None or node.is_frontier or node.fork is not None:
         return
     if expression[0] in ("mutated", "mutated_with"):
         yield from _links_of_change(node, known)
@@ -275,7 +275,10 @@ def _links_of_change(node: FlowNode, known: Known) -> Iterator[_Link]:
     level = len(path)
     shared, given = NOTHING_SHARED, NOTHING_SHARED
     if change[0] == "set":
-        shared = inside_new(shares(change[2], {}, known))
+        given = shares(change[2], {}, known)
+        if change[1][0] == "slice":  # its items enter, not the value itself
+            given = part_of(given)
+        shared, given = inside_new(given), NOTHING_SHARED
     elif change[0] == "augment":
         shared = inside_new(inside_new(part_of(shares(change[3], {}, known))))
     elif change[0] == "call":

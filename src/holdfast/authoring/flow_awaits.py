@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.flow_building import FunctionFrame, Place, Stage
+from holdfast.authoring.flow_conditions import wait_arguments
 from holdfast.authoring.flow_constants import constant, is_scalar_hint, learn_hints
 from holdfast.authoring.flow_expressions import compile_expression
+from holdfast.authoring.flow_options import callee, options_of
 from holdfast.authoring.flow_source import UNDEFINED, FlowSource
 from holdfast.authoring.flow_value_calls import compile_arguments
 from holdfast.authoring.function_commands import sleep as durable_sleep
+from holdfast.authoring.function_commands import wait_for as durable_wait
 from holdfast.authoring.functions import Workflow
 from holdfast.core.flow_expressions import Expression
-from holdfast.core.flow_graph import Category
+from holdfast.core.flow_graph import CallOptions, Category
 
 if TYPE_CHECKING:
     from holdfast.authoring.flows import Flow
@@ -41,6 +44,7 @@ class Remote(NamedTuple):
     name: str
     label: str
     arguments: Expression
+    options: CallOptions | None = None
 
 
 def compile_await(stage: Stage, node: ast.Await, target: str | None) -> str:
@@ -56,7 +60,7 @@ def compile_await(stage: Stage, node: ast.Await, target: str | None) -> str:
             "await the call itself, or several inside of asyncio.gather(…)",
         )
     result = target or stage.hidden("result")
-    found = stage.source.object_named(call.func)
+    found = callee(stage, call.func)
     if found is asyncio.gather:
         compile_gather(stage, node, call, result)
         return result
@@ -79,6 +83,7 @@ def compile_await(stage: Stage, node: ast.Await, target: str | None) -> str:
         node,
         category=remote.category,
         call=remote.name,
+        options=remote.options,
         expression=remote.arguments,
         target=result,
     )
@@ -111,14 +116,20 @@ def _without_effects_in_arguments(stage: Stage, call: ast.Call) -> ast.Call:
 
 def remote_call(stage: Stage, call: ast.Call, bound: Bound) -> Remote:
     """What a call of an action, a workflow or a sleep asks for; anything else is refused."""
-    found = stage.source.object_named(call.func, bound)
+    found = callee(stage, call.func, bound)
     shown = ast.unparse(call.func)
-    label = shown.rpartition(".")[2]
+    label = _label(call.func)
+    flow = _as_flow(found)
+    if flow is not None:  # beside others, so it has a run of its own
+        _check_call(stage, call, flow.fn, shown)
+        _learn_result(stage, flow.fn)
+        return Remote("child", flow.name, label, ("arguments", *compile_arguments(stage, call, bound)))
     if isinstance(found, Action | Workflow):
         _check_call(stage, call, found.fn, shown)
         _learn_result(stage, found.fn)
         category: Category = "action" if isinstance(found, Action) else "child"
-        return Remote(category, found.name, label, ("arguments", *compile_arguments(stage, call, bound)))
+        arguments = ("arguments", *compile_arguments(stage, call, bound))
+        return Remote(category, found.name, label, arguments, options_of(stage, call.func, found))
     if id(found) in _SLEEPS:
         _check_call(stage, call, found, shown)
         if found is asyncio.sleep and len(call.args) + len(call.keywords) != 1:
@@ -132,7 +143,16 @@ def remote_call(stage: Stage, call: ast.Call, bound: Bound) -> Remote:
         if found is asyncio.sleep and keywords:
             args, keywords = (keywords[0][2],), ()
         return Remote("timer", name, "sleep", ("arguments", (("call", name, args, keywords),), ()))
+    if found is durable_wait:
+        return Remote("wait", "", "wait_for", wait_arguments(stage, call, bound))
     _refuse_await(stage, call, found, shown)
+
+
+def _label(func: ast.expr) -> str:
+    """What a node is called: the last part of the name that is called, without options."""
+    while isinstance(func, ast.Call) and isinstance(func.func, ast.Attribute):
+        func = func.func.value
+    return ast.unparse(func).rpartition(".")[2]
 
 
 def _refuse_await(stage: Stage, call: ast.Call, found: Any, shown: str) -> typing.Never:
@@ -144,18 +164,8 @@ def _refuse_await(stage: Stage, call: ast.Call, found: Any, shown: str) -> typin
             "define or import it above the flow, or check its spelling",
         )
     if isinstance(call.func, ast.Attribute) and call.func.attr == "options":
-        stage.refuse(call, "`.options(…)`", "policies for one call are not compiled yet", "set them at the action")
-    inner = call.func.func if isinstance(call.func, ast.Call) else None
-    if isinstance(inner, ast.Attribute) and inner.attr == "options":
         stage.refuse(
-            call, "`.options(…)`", "policies for one call are not compiled yet", "set them where the action is defined"
-        )
-    if _as_flow(found) is not None or found is asyncio.gather:
-        stage.refuse(
-            call,
-            f"`{shown}(…)` inside of gather",
-            "a branch of a gather is one call that runs elsewhere",
-            "gather its actions directly, or make it a @hf.workflow, which runs as a child",
+            call, "`.options(…)` that is awaited", "it gives an action, not a result", f"write `await {shown}(…)(…)`"
         )
     if found in (asyncio.wait_for, asyncio.wait, asyncio.create_task, asyncio.ensure_future, asyncio.shield):
         stage.refuse(
@@ -164,8 +174,6 @@ def _refuse_await(stage: Stage, call: ast.Call, found: Any, shown: str) -> typin
             "tasks live in one process",
             "use asyncio.gather for several calls, and timeout= of the action for a limit",
         )
-    if getattr(found, "__name__", "") == "wait_for":
-        stage.refuse(call, f"`{shown}`", "waiting for events is not compiled yet", "use a @hf.workflow for it")
     if inspect.iscoroutinefunction(found):
         stage.refuse(
             call,

@@ -43,6 +43,8 @@ class Building:
         """For every parameter whether its annotation says that its value can't be changed."""
         self.scalar_results: set[str] = set()
         """The frontier nodes whose annotation says that their result can't be changed."""
+        self.task_results: set[str] = set()
+        """Variables that hold the results of tasks, and that nothing but their group may assign."""
         self.types: dict[str, type] = {}
         self.references: dict[str, Any] = {}
         self._taken: dict[str, int] = {}

@@ -1,8 +1,9 @@
 """From a function's source to its graph, in steps that each have a file of their own.
 
 1.  `flow_source`, `flow_refusals`: read the text; refuse what is never supported.
-2.  `flow_statements`, `flow_loops`, `flow_tries`, `flow_awaits`, `flow_gathers`, `flow_effects`, `flow_mutations`,
-    `flow_expressions`, `flow_value_calls`, `flow_constants`: make nodes and order edges, in the order of the source.
+2.  `flow_statements`, `flow_loops`, `flow_tries`, `flow_awaits`, `flow_options`, `flow_gathers`, `flow_tasks`,
+    `flow_effects`, `flow_mutations`, `flow_expressions`, `flow_value_calls`, `flow_constants`: make nodes and order
+    edges, in the order of the source.
 3.  `flow_dataflow`: drop what can't be reached; find what may be unbound.
 4.  `flow_aliases`: refuse changes in place that another variable could see.
 5.  `flow_dataflow`: draw data edges.
@@ -32,6 +33,7 @@ from holdfast.authoring.flow_dataflow import (
 from holdfast.authoring.flow_refusals import refuse_syntax
 from holdfast.authoring.flow_source import FlowSource
 from holdfast.authoring.flow_statements import compile_body
+from holdfast.authoring.flow_tasks import refuse_doubtful_results, tasks_as_results
 from holdfast.core.flow_graph import ENTRY, OUTPUT, FlowGraph, FlowNode, FlowParameter
 
 __all__ = ["Compiled", "compile_flow"]
@@ -51,6 +53,7 @@ class Compiled:
 def compile_flow(name: str, function: Callable[..., Any], source: FlowSource) -> Compiled:
     """The compiled flow; FlowNotSupported with file, line and alternative for what can't be compiled."""
     refuse_syntax(source)
+    tasks_as_results(source)
     building = Building()
     parameters = _parameters(building, function, source)
     building.nodes[ENTRY] = FlowNode(id=ENTRY, kind="input", line=source.line_of(source.tree), label=name)
@@ -69,6 +72,7 @@ def _graph(name: str, building: Building, parameters: tuple[FlowParameter, ...])
     given = frozenset(parameter.name for parameter in parameters)
     nodes, edges = without_unreachable(building)
     unbound = may_be_unbound(Control.of(nodes, edges, given), given)
+    refuse_doubtful_results(building, unbound)
     nodes, edges = without_needless_checks(nodes, edges, unbound)
     control = Control.of(nodes, edges, given)
     nodes = with_owners(building, control, nodes)

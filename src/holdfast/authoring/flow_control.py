@@ -19,6 +19,7 @@ __all__ = [
     "PauseThisRun",
     "ReattemptThisNode",
     "SkipThisNode",
+    "WaitForPerson",
     "checked_delay",
     "checked_reason",
     "signal_in",
@@ -67,8 +68,19 @@ class ReattemptThisNode(FlowControl):
         self.args = (self.after_seconds, self.reason, after_runs)  # what unpickling calls the class with
 
 
+class WaitForPerson(FlowControl):
+    """This node of a state graph goes on when somebody has answered; raised by `ctx.interrupt(…)` alone."""
+
+    def __init__(self, question: object = None) -> None:
+        super().__init__()
+        self.question = question
+        self.args = (question,)
+
+
 # The weightiest first: of several at once, the one that says most about the run counts.
-SIGNALS: tuple[type[FlowControl], ...] = (CancelThisRun, FinishThisRun, PauseThisRun, ReattemptThisNode, SkipThisNode)
+SIGNALS: tuple[type[FlowControl], ...] = (
+    *(CancelThisRun, FinishThisRun, PauseThisRun, ReattemptThisNode, SkipThisNode, WaitForPerson),
+)
 
 
 def signal_in(error: BaseException) -> FlowControl | None:

@@ -163,6 +163,11 @@ def data_edges(control: Control, parameters: frozenset[str]) -> tuple[DataEdge, 
                 caught = node.on_error is not None and control.nodes[node.on_error].catches == name
                 origin = step.target if caught and step.target == node.on_error else source
                 _spread_out(control, origin, node, step, name, needed, found)
+    for fork in control.nodes.values():
+        for step in control.steps[fork.id] if fork.fork is not None else ():
+            barrier = control.nodes[step.target]
+            if barrier.shape is not None:  # the barrier itself reads it
+                found[fork.id, barrier.id, barrier.shape] = len(barrier.loops)
     depths: dict[tuple[str, str], int] = {}
     for (_, target, name), depth in found.items():
         depths[target, name] = min(depth, depths.get((target, name), depth))

@@ -10,9 +10,9 @@ import ast
 from typing import Any
 
 from holdfast.authoring.flow_building import Stage
-from holdfast.authoring.flow_expressions import compile_expression, compile_items, compile_iterable, symbol_of
+from holdfast.authoring.flow_expressions import compile_expression, compile_items, symbol_of
 from holdfast.authoring.flow_source import NOTHING
-from holdfast.authoring.flow_value_calls import compile_keywords, key_function
+from holdfast.authoring.flow_value_calls import compile_consumed, compile_keywords, key_function
 from holdfast.core.flow_expressions import Expression
 from holdfast.core.flow_operations import MUTATOR_NAMES
 
@@ -37,12 +37,7 @@ def compile_mutator(stage: Stage, node: ast.Call, result: str | None) -> None:
     name = node.func.attr
     root, path = _place_of(stage, node.func.value, f"`.{name}(…)`")
     if name in _CONSUMING:
-        args: tuple[Expression, ...] = tuple(
-            ("star", compile_iterable(stage, each.value))
-            if isinstance(each, ast.Starred)
-            else compile_iterable(stage, each)
-            for each in node.args
-        )
+        args = compile_consumed(stage, node.args, frozenset())
     else:
         args = compile_items(stage, node.args, frozenset())
     keywords: list[Expression] = []
@@ -56,21 +51,30 @@ def compile_mutator(stage: Stage, node: ast.Call, result: str | None) -> None:
 
 
 def compile_set_item(stage: Stage, target: ast.Subscript, value: Expression, node: ast.AST) -> None:
-    """`root[…][key] = value`."""
+    """`root[…][key] = value`; a slice of a list takes the items of the value."""
     root, path = _place_of(stage, target.value, "this assignment")
-    _emit(stage, node, root, path, ("set", _key(stage, target), value), None)
+    _emit(stage, node, root, path, ("set", compile_expression(stage, target.slice), value), None)
 
 
 def compile_delete_item(stage: Stage, target: ast.Subscript, node: ast.AST) -> None:
     """`del root[…][key]`."""
     root, path = _place_of(stage, target.value, "this deletion")
-    _emit(stage, node, root, path, ("delete", _key(stage, target)), None)
+    _emit(stage, node, root, path, ("delete", compile_expression(stage, target.slice)), None)
 
 
 def compile_augmented_item(stage: Stage, node: ast.AugAssign, target: ast.Subscript, value: Expression) -> None:
     """`root[…][key] += value`. Whether the item itself may be changed in place is decided later."""
     root, path = _place_of(stage, target.value, "this assignment")
-    _emit(stage, node, root, path, ("augment", symbol_of(node.op), _key(stage, target), value, False), None)
+    if isinstance(target.slice, ast.Slice):
+        place = ast.unparse(target)
+        stage.refuse(
+            node,
+            "an augmented assignment to a slice",
+            "it changes a copy and puts that back",
+            f"write the two steps as one: `{place} = {place} {symbol_of(node.op)} …`",
+        )
+    key = compile_expression(stage, target.slice)
+    _emit(stage, node, root, path, ("augment", symbol_of(node.op), key, value, False), None)
 
 
 def _emit(
@@ -82,19 +86,18 @@ def _emit(
         stage.assign(("tuple", root, result), ("mutated_with", root, path, change), node)
 
 
-def _key(stage: Stage, target: ast.Subscript) -> Expression:
-    if isinstance(target.slice, ast.Slice):
-        stage.refuse(
-            target, "a slice as a target", "it is not compiled yet", "make a new list: `a = a[:2] + new + a[4:]`"
-        )
-    return compile_expression(stage, target.slice)
-
-
 def _place_of(stage: Stage, node: ast.expr, what: str) -> tuple[str, tuple[Expression, ...]]:
     """The variable that a place belongs to, and the keys that lead from it to the container that changes."""
     steps: list[Expression] = []
     inner = node
     while isinstance(inner, ast.Subscript):
+        if isinstance(inner.slice, ast.Slice):
+            stage.refuse(
+                inner,
+                f"{what} on a slice",
+                "a slice is a copy, so the list that it was taken from stays as it is",
+                "assign the slice to a variable and change that, or name the item with one index",
+            )
         steps.append(compile_expression(stage, inner.slice))
         inner = inner.value
     if not isinstance(inner, ast.Name) or stage.source.object_named(inner) is not NOTHING:

@@ -56,15 +56,15 @@ SYNTAX: Final[dict[str, Refused | None]] = {
     "With": Refused(
         "`with`", "a block that a crash may interrupt can't promise to leave", "open and close it inside of one action"
     ),
-    "AsyncWith": Refused(
-        "`async with`",
-        "a block that a crash may interrupt can't promise to leave",
-        "open and close it inside of one action; instead of asyncio.TaskGroup use asyncio.gather",
-    ),
+    "AsyncWith": None,  # of asyncio.TaskGroup; any other is refused where it is met
     "Match": _MATCH,
     "Raise": None,
     "Try": None,
-    "TryStar": Refused("`except*`", "a flow raises one failure at a time", "use `except`"),
+    "TryStar": Refused(
+        "`except*`",
+        "it runs several handlers for one failure",
+        "use `except ExceptionGroup as group` and look at group.exceptions",
+    ),
     "Assert": None,
     "Import": Refused("`import`", "names are looked up when the flow is compiled", "import at the top of the module"),
     "ImportFrom": Refused(

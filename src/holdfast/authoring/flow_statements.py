@@ -23,6 +23,7 @@ from holdfast.authoring.flow_mutations import (
     compile_set_item,
     is_mutator,
 )
+from holdfast.authoring.flow_tasks import compile_task_group
 from holdfast.authoring.flow_tries import compile_try
 from holdfast.authoring.flow_value_calls import compile_arguments
 from holdfast.core.flow_expressions import Expression
@@ -323,6 +324,7 @@ _STATEMENTS: Final[dict[type[ast.stmt], Callable[[Stage, Any], None]]] = {
     ast.Expr: _expression,
     ast.If: _if,
     ast.For: compile_for,
+    ast.AsyncWith: compile_task_group,
     ast.While: compile_while,
     ast.Try: compile_try,
     ast.Return: _return,

@@ -26,12 +26,13 @@ from holdfast.core.flow_operations import (
     FUNCTIONS,
     ITERATORS,
     METHOD_NAMES,
+    METHODS,
     MUTATOR_NAMES,
     STANDARD_TYPES,
     VIEW_METHODS,
 )
 
-__all__ = ["compile_arguments", "compile_call", "compile_keywords"]
+__all__ = ["compile_arguments", "compile_call", "compile_consumed", "compile_keywords"]
 
 Bound = frozenset[str]
 
@@ -41,6 +42,8 @@ _CONSUMERS: Final = frozenset(
 ) | {"tuple", "zip", "math.fsum", "math.prod"}
 _CONSUME_ONE: Final = frozenset({"max", "min"})
 _WITH_KEY: Final = frozenset({"max", "min", "sorted"})
+# Methods of sets that walk over what they are given.
+_CONSUMING_METHODS: Final = METHODS[set] - {"copy"}
 
 _NAME_OF: Final[dict[int, str]] = {
     **{id(function): name for name, function in FUNCTIONS.items()},
@@ -120,7 +123,11 @@ def compile_call(stage: Stage, node: ast.Call, bound: Bound, consumed: bool) -> 
 
 
 def _is_value_type(kind: type) -> bool:
-    return is_record_type(kind) or kind in STANDARD_TYPES.values() or issubclass(kind, Exception)
+    return is_record_type(kind) or kind in STANDARD_TYPES.values() or _is_plain_exception(kind)
+
+
+def _is_plain_exception(kind: type) -> bool:
+    return issubclass(kind, Exception) and not issubclass(kind, BaseExceptionGroup)
 
 
 def compile_arguments(stage: Stage, node: ast.Call, bound: Bound) -> tuple[Any, Any]:
@@ -148,16 +155,7 @@ def _function(stage: Stage, node: ast.Call, name: str, bound: Bound, consumed: b
             f"make it a list: list({name}(…))",
         )
     consumes = name in _CONSUMERS or (name in _CONSUME_ONE and len(node.args) == 1)
-    args = (
-        tuple(
-            ("star", compile_iterable(stage, each.value, bound))
-            if isinstance(each, ast.Starred)
-            else compile_iterable(stage, each, bound)
-            for each in node.args
-        )
-        if consumes
-        else compile_items(stage, node.args, bound)
-    )
+    args = (compile_consumed if consumes else compile_items)(stage, node.args, bound)
     keywords: list[Expression] = []
     for each in node.keywords:
         if name in _WITH_KEY and each.arg == "key":
@@ -165,6 +163,16 @@ def _function(stage: Stage, node: ast.Call, name: str, bound: Bound, consumed: b
         else:
             keywords += compile_keywords(stage, [each], bound)
     return ("call", name, args, tuple(keywords))
+
+
+def compile_consumed(stage: Stage, nodes: list[ast.expr], bound: Bound) -> tuple[Expression, ...]:
+    """Positional arguments that are walked over at once, so that generators and views are welcome."""
+    return tuple(
+        ("star", compile_iterable(stage, each.value, bound))
+        if isinstance(each, ast.Starred)
+        else compile_iterable(stage, each, bound)
+        for each in nodes
+    )
 
 
 def key_function(stage: Stage, node: ast.expr, bound: Bound) -> Expression:
@@ -199,9 +207,9 @@ def _method(stage: Stage, node: ast.Call, func: ast.Attribute, bound: Bound, con
     if name == "options":
         stage.refuse(
             node,
-            "`.options(…)`",
-            "policies for one call are not compiled yet",
-            "set the policy where the action is defined",
+            "`.options(…)` that is kept",
+            "an action is not a value of a flow",
+            "write it in one line with the call: `await charge.options(timeout=5)(…)`",
         )
     if name not in METHOD_NAMES:
         stage.refuse(
@@ -218,8 +226,8 @@ def _method(stage: Stage, node: ast.Call, func: ast.Attribute, bound: Bound, con
             f"make it a list: list({ast.unparse(func.value)}.{name}())",
         )
     receiver = compile_expression(stage, func.value, bound)
-    if name == "join":
-        args = tuple(compile_iterable(stage, each, bound) for each in node.args)
+    if name == "join" or name in _CONSUMING_METHODS:
+        args = compile_consumed(stage, node.args, bound)
         return ("method", name, receiver, args, compile_keywords(stage, node.keywords, bound))
     return ("method", name, receiver, *compile_arguments(stage, node, bound))
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.actions import Bound, check_function
+from holdfast.authoring.events import Event
 from holdfast.authoring.pure import Pure
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import CallCodec
@@ -63,6 +64,13 @@ class FlowEnvironment:
             return found.fn
         raise self._missing(reference, "@hf.pure function")
 
+    def event_named(self, name: str) -> Event[Any] | None:
+        """The event of this name that the flow's source waits for, if it names it as an object."""
+        for found in self._references.values():
+            if isinstance(found, Event) and found.name == name:
+                return found
+        return None
+
     def _missing(self, reference: str, what: str) -> MissingJob:
         return MissingJob(
             f"a run follows a version of its flow that uses the {what} {reference!r}, which the code no longer names",
@@ -89,6 +97,7 @@ class Flow(Generic[P, R]):
         functools.update_wrapper(self, fn)
         self.__holdfast__ = definition
         self._fn = fn
+        self._signature = inspect.signature(fn)
         self._source = source
         from holdfast.authoring.flow_compiler import compile_flow  # of use to those who have flows only
 
@@ -142,12 +151,12 @@ class Flow(Generic[P, R]):
 
     def check_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """UsageError that shows the signature unless the function can be called like this."""
-        signature = inspect.signature(self._fn)
         try:
-            signature.bind(*args, **kwargs)
+            self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise UsageError(
-                f"flow {self.name} cannot be called like this: {error}", hint=f"its signature is {self.name}{signature}"
+                f"flow {self.name} cannot be called like this: {error}",
+                hint=f"its signature is {self.name}{self._signature}",
             ) from None
 
 

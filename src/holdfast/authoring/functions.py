@@ -50,7 +50,7 @@ class Workflow(Generic[P, R]):
         functools.update_wrapper(self, fn)
         self.__holdfast__ = definition
         self._fn = fn
-        self._queue = queue
+        self._queue = self._registered_queue = queue
         self._registry = registry
         # Shared with the copies that options() makes, so that hints are read once for all of them.
         self._codec: list[CallCodec] = []
@@ -72,6 +72,11 @@ class Workflow(Generic[P, R]):
     def queue(self) -> str | None:
         """The queue of its runs, unless the start names one; None is the default queue."""
         return self._queue
+
+    @property
+    def registered_queue(self) -> str | None:
+        """Its queue without what `options` changed for one call."""
+        return self._registered_queue
 
     @property
     def call(self) -> CallCodec:

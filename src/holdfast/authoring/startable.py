@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
@@ -19,14 +19,18 @@ from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import PYTHON, Workflow
 from holdfast.authoring.registry import Registry
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
-from holdfast.core.errors import DagError, PayloadTooLarge, UnknownWorkflow, UsageError
+from holdfast.core.errors import DagError, GraphError, PayloadTooLarge, UnknownWorkflow, UsageError
 from holdfast.core.graph import Graph, Node, NodePolicy, known_names
+from holdfast.core.state_outcomes import joined
 
-__all__ = ["StartSpec", "check_jobs", "graph_of_action", "resolve_start"]
+if TYPE_CHECKING:
+    from holdfast.authoring.state_graphs import StateGraph
+
+__all__ = ["StartSpec", "check_jobs", "graph_of_action", "is_state_graph", "resolve_start"]
 
 STARTABLE = (
     "an instance of an hf.Dag class, what DagBuilder.build() gives, a workflow, an action or a template with its "
-    "arguments, workflow.bind(…), action.bind(…), or a registered name"
+    "arguments, a state graph with a state, workflow.bind(…), action.bind(…), or a registered name"
 )
 
 
@@ -43,12 +47,12 @@ class StartSpec:
     """
 
     workflow: str
-    model: Literal["dag", "function", "flow"]
+    model: Literal["dag", "function", "flow", "graph"]
     input: bytes
     input_digest: str
     codec: str
     graph: Graph | None
-    source: Literal["class", "action", "built", "function", "flow"]
+    source: Literal["class", "action", "built", "function", "flow", "graph"]
     on_failure: OnFailure
     override: NodePolicy | None = None
     document: bytes = b""
@@ -57,8 +61,8 @@ class StartSpec:
 
     @property
     def signature(self) -> str:
-        """Of a graph that is stored with the run, or of a flow's; of a function, the Python that it is recorded by."""
-        if self.model == "flow":
+        """Of a graph that is stored with the run, or of code; of a function, the Python that it is recorded by."""
+        if self.model in ("flow", "graph"):
             return self.version
         if self.model == "function":
             return PYTHON
@@ -103,6 +107,8 @@ def resolve_start(
         return _of_function(thing, args, {}, registry, limit, codecs)
     if isinstance(thing, Action):
         return _of_action(thing, args, {}, registry, limit, codecs)
+    if is_state_graph(thing):
+        return _of_state_graph(thing, args, registry, limit, codecs)
     if isinstance(thing, BuiltDag):
         if args:
             raise UsageError(
@@ -141,6 +147,8 @@ def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int, c
         return _of_action(found, args, {}, registry, limit, codecs)
     if isinstance(found, DagTemplate):
         return _of_template(found, args, {}, registry, limit, codecs)
+    if is_state_graph(found):
+        return _of_state_graph(found, args, registry, limit, codecs)
     if isinstance(found, type) and issubclass(found, Dag):
         if not args:
             return _of_dag(found(), registry, limit, codecs)
@@ -245,6 +253,47 @@ def _of_flow(
     )
 
 
+def is_state_graph(thing: object) -> TypeGuard[StateGraph[Any]]:
+    """Without loading their module, which most programs do not need."""
+    return hasattr(thing, "__state_graph__") and not isinstance(thing, type)
+
+
+def _of_state_graph(
+    graph: StateGraph[Any], args: tuple[Any, ...], registry: Registry, limit: int, codecs: Codecs
+) -> StartSpec:
+    from holdfast.authoring.state_code import encode_state
+
+    graph.use()  # first: what is wrong with it is to be told before what is wrong with the call
+    _check_known(graph.name, registry)
+    if len(args) != 1:
+        fields = ", ".join(f'"{name}": …' for name in [*graph.state_type.fields][:3])
+        raise GraphError(
+            f"graph {graph.name!r} was started with {len(args)} arguments, and takes one: the state it begins with"
+            if args
+            else f"graph {graph.name!r} was started without a state",
+            hint=f"write engine.start(graph, {{{fields}}})",
+        )
+    state = graph.state_type.encode_whole(args[0], f"the state that graph {graph.name!r} was started with", limit)
+    data = encode_state(state, codecs)
+    if len(data) > limit:
+        raise PayloadTooLarge(
+            f"the state that graph {graph.name!r} was started with is {len(data):,} bytes, over the limit of {limit:,}",
+            hint="store the data elsewhere and pass a reference to it, or raise the engine's payload_limit_bytes",
+        )
+    return StartSpec(
+        workflow=graph.name,
+        model="graph",
+        input=data,
+        input_digest=digest(joined(state)),
+        codec=codecs.default.tag,
+        graph=None,
+        source="graph",
+        on_failure="fail",
+        queue=graph.queue,
+        version=graph.signature,
+    )
+
+
 def _of_built(built: BuiltDag, registry: Registry, limit: int, codecs: Codecs) -> StartSpec:
     if built.name in registry.known_workflows():
         raise DagError(
@@ -337,6 +386,11 @@ def _refusal(thing: object) -> UsageError:
         return UsageError(
             f"the class {thing.__qualname__} was started, not an instance of it",
             hint=f"write engine.start({thing.__qualname__}({fields}))",
+        )
+    if hasattr(thing, "__state_graph__"):
+        return GraphError(
+            "the class hf.StateGraph itself was started",
+            hint='make a graph, graph = hf.StateGraph(State, name="research"), and start that',
         )
     if isinstance(thing, DagBuilder):
         return DagError(f"{thing!r} was started, and is not built yet", hint="write engine.start(builder.build())")

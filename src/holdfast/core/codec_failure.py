@@ -24,6 +24,8 @@ TRACEBACK_LIMIT: Final = 16_000
 _EARLIER_MESSAGE_LIMIT: Final = 1_000
 _ARGS_LIMIT: Final = 16_000
 _CAUSES: Final = 5
+_MEMBERS: Final = 50
+_NESTED_GROUPS: Final = 3
 _EARLIER: Final = 100
 _EARLIER_WITH_TRACEBACK: Final = 3
 
@@ -45,6 +47,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     state: dict[str, object] | None = None
     cause: ErrorRecord | None = None
     earlier: tuple[ErrorRecord, ...] = ()
+    members: tuple[ErrorRecord, ...] = ()
+    """Of an exception group: what it holds, in its order."""
 
     def to_exception(self, known: KnownClasses = lambda qualified: None) -> Exception:
         """The original exception if its class is built in or `known`, and its arguments rebuild it; else RemoteError.
@@ -61,15 +65,22 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return exception
 
     def _rebuilt(self, known: KnownClasses) -> Exception | None:
-        if self.args is None:
+        if self.args is None and not self.members:
             return None
         try:
             module, _, name = self.qualified.rpartition(".")
             kind = getattr(builtins, name, None) if module == "builtins" else known(self.qualified)
             if not (isinstance(kind, type) and issubclass(kind, Exception)):
                 return None
-            exception = kind(*self.args)
-            if self.state:
+            exception: Exception
+            if self.members:
+                if kind is not ExceptionGroup:
+                    return None
+                message = str((self.state or {})["message"])
+                exception = ExceptionGroup(message, [each.to_exception(known) for each in self.members])
+            else:
+                exception = kind(*self.args or ())
+            if self.state and not self.members:
                 exception.__dict__.update(self.state)
             # A class that makes its message from other arguments would now say something else than it said.
             same = type(exception) is kind and _message(exception) == self.message
@@ -113,6 +124,10 @@ def decode_error(data: bytes) -> ErrorRecord:
 def _record(exc: BaseException, depth: int) -> ErrorRecord:
     kind = type(exc)
     args, state = _rebuilding(exc)
+    members: tuple[ErrorRecord, ...] = ()
+    if type(exc) is ExceptionGroup and depth < _NESTED_GROUPS and len(exc.exceptions) <= _MEMBERS:
+        args, state = None, {"message": _clean(exc.message, MESSAGE_LIMIT)}
+        members = tuple(_record(each, depth + 1) for each in exc.exceptions)
     cause = exc.__cause__
     return ErrorRecord(
         type=_clean(kind.__name__, 200),
@@ -124,6 +139,7 @@ def _record(exc: BaseException, depth: int) -> ErrorRecord:
         args=args,
         state=state,
         cause=_record(cause, depth + 1) if cause is not None and depth < _CAUSES else None,
+        members=members,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core import decider_operations as deciders
+from holdfast.core import flow_waits as flows
 from holdfast.core import function_operations as functions
 from holdfast.core import operations as kernel
 from holdfast.core import projection_operations as projections
@@ -25,6 +26,7 @@ AnyOperation = (
     | kernel.ReattemptNode
     | kernel.SkipNode
     | kernel.ForkRun
+    | flows.AwaitEvents
     | kernel.StoreGraph
     | kernel.ReshapeRun
     | kernel.DiscardDead

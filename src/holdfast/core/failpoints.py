@@ -39,6 +39,8 @@ NAMES: frozenset[str] = frozenset(
         "timer.before",
         "inbox.before",
         "flow.before",
+        "record.before",
+        "record.after",
         "projection.before_commit",
         "announce.before",
         "announce.after",

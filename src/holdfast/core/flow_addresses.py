@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from holdfast.core.errors import UnknownNode
 
@@ -30,6 +31,7 @@ class FlowAddress:
         return f"{self.node}{loops}{element}"
 
 
+@lru_cache(maxsize=4096)  # very many runs of a flow are at the same few addresses
 def parse_address(text: str) -> FlowAddress:
     """The parts of an address; UnknownNode if it has not the form of one."""
     found = _FORM.fullmatch(text)

@@ -44,6 +44,7 @@ __all__ = [
     "FRONTIER_KINDS",
     "OUTPUT",
     "VERSION",
+    "CallOptions",
     "Category",
     "DataEdge",
     "FlowGraph",
@@ -61,8 +62,17 @@ CHUNK: Final = 64
 
 Kind = Literal["input", "assignment", "expression", "conditional", "fn_call", "action", "barrier", "output"]
 FRONTIER_KINDS: Final = frozenset({"action", "barrier", "output"})
-Category = Literal["action", "child", "timer", "barrier", "output"]
-"""What a frontier node waits for: an action's attempt, another run, an instant, its elements, nothing."""
+Category = Literal["action", "child", "timer", "wait", "barrier", "output"]
+"""What a frontier node waits for: an action's attempt, another run, an instant, events, its elements, nothing."""
+
+
+class CallOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `.options(…)` said about one call. What it did not mention is the registered action's to say."""
+
+    timeout: float | msgspec.UnsetType | None = msgspec.UNSET
+    queue: str | msgspec.UnsetType | None = msgspec.UNSET
+    retry: tuple[int, float, float] | None = None
+    """Attempts, base and cap. Which errors are worth another attempt is code, and stays the action's."""
 
 
 class FlowNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,6 +88,7 @@ class FlowNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     category: Category | None = None
     call: str | None = None
     """The registered name of the action or workflow."""
+    options: CallOptions | None = None
     required: int | None = 1
     loops: tuple[str, ...] = ()
     """The loops around it, outermost first."""
@@ -93,6 +104,8 @@ class FlowNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     branches: tuple[str, ...] = ()
     """Of a barrier: what it gathers, in order."""
     return_exceptions: bool = False
+    shape: str | None = None
+    """Of a barrier whose branches are nested: the variable in which its fork notes how they are."""
 
     @property
     def is_frontier(self) -> bool:

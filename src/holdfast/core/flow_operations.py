@@ -151,18 +151,23 @@ def _delay(delay: Any) -> float:
     return 0.0 if delay <= 0 else float(delay)
 
 
-def _span(span: Any = None, /, **units: Any) -> float:
+def _after(span: Any = None, /, **units: Any) -> float:
+    """Seconds until a wait ends, as hf.after takes them."""
+    return _span(span, what="hf.after", **units)
+
+
+def _span(span: Any = None, /, what: str = "hf.sleep", **units: Any) -> float:
     """Seconds for a timer, as hf.sleep takes them: a number, a timedelta, or named units."""
     named = {unit: amount for unit, amount in units.items() if amount is not None}
     if (span is None) == (not named):
-        raise UsageError("hf.sleep needs one time", hint="give seconds, a timedelta, or units such as minutes=5")
+        raise UsageError(f"{what} needs one time", hint="give seconds, a timedelta, or units such as minutes=5")
     try:
         total = datetime.timedelta(**named) if span is None else span
         seconds = total.total_seconds() if isinstance(total, datetime.timedelta) else float(total)
     except (TypeError, ValueError, OverflowError) as trouble:
-        raise UsageError(f"hf.sleep can't take this time: {trouble}", hint="give a number or a timedelta") from None
+        raise UsageError(f"{what} can't take this time: {trouble}", hint="give a number or a timedelta") from None
     if not 0 <= seconds <= LONGEST_SLEEP_SECONDS:
-        raise UsageError(f"hf.sleep was given {seconds} seconds", hint="give a time from 0 to a century")
+        raise UsageError(f"{what} was given {seconds} seconds", hint="give a time from 0 to a century")
     return seconds
 
 
@@ -175,6 +180,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     **{f"math.{name}": getattr(math, name) for name in _MATHS},
     "pow": _pow,
     "asyncio.sleep": _delay,
+    "hf.after": _after,
     "hf.sleep": _span,
     "copy.copy": copy.copy,
     "copy.deepcopy": copy.deepcopy,
@@ -292,6 +298,8 @@ def _attribute_of_failure(value: Raised, name: str) -> Any:
     args = value.args
     if name == "args" and args is not None:
         return args
+    if name == "exceptions" and value.record.members:
+        return tuple(Raised(member) for member in value.record.members)
     state = value.record.state or {}
     if name in state:
         return state[name]

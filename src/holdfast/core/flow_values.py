@@ -16,7 +16,7 @@ import decimal
 import enum
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +34,7 @@ __all__ = [
     "encode_value",
     "pack",
     "raised",
+    "raised_group",
     "unpack",
     "with_record",
 ]
@@ -86,7 +87,23 @@ class Raised(msgspec.Struct, frozen=True, eq=False):
 def raised(error: BaseException, traceback: str = "") -> Raised:
     """The exception as a value, with the flow's own place instead of the interpreter's frames."""
     record = decode_error(encode_error(error.with_traceback(None)))
-    return Raised(msgspec.structs.replace(record, traceback=traceback), error.args)
+    made_from = None if isinstance(error, BaseExceptionGroup) else error.args
+    return Raised(msgspec.structs.replace(record, traceback=traceback), made_from)
+
+
+def raised_group(message: str, failures: Sequence[Raised]) -> Raised:
+    """An ExceptionGroup of these failures, as a value."""
+    several = "" if len(failures) == 1 else "s"
+    return Raised(
+        ErrorRecord(
+            type=ExceptionGroup.__name__,
+            qualified=qualified_name(ExceptionGroup),
+            message=f"{message} ({len(failures)} sub-exception{several})",
+            bases=tuple(qualified_name(base) for base in ExceptionGroup.__mro__[1:] if issubclass(base, BaseException)),
+            state={"message": message},
+            members=tuple(failure.record for failure in failures),
+        )
+    )
 
 
 def with_record(failure: Raised, **changes: object) -> Raised:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from holdfast.core.rows import (
+    CHECKPOINTS,
     DEAD_EVENT,
     DEFINITIONS,
     EVENTS,
@@ -18,18 +19,21 @@ from holdfast.core.rows import (
     PAUSED,
     QUEUED_EVENT,
     READY,
+    RECORDED,
     RUNS,
     SNAPSHOTS,
     STREAM,
     VALUES,
     WAITS,
     WORK,
+    Checkpoint,
     Definition,
     Event,
     Fact,
     Hold,
     Key,
     Observation,
+    Recorded,
     Run,
     Snapshot,
     Table,
@@ -294,6 +298,134 @@ class ValuesFor(Query, frozen=True, gc=False):
 
     def matches(self, row: Value) -> bool:
         return row.run == self.run and row.node == self.node and row.variable == self.variable
+
+    def pick(self, look_up: Callable[[Key], Any]) -> list[Any]:
+        found = []
+        slot = 0  # asked when all of them are there
+        while (row := look_up((self.run, self.node, self.variable, slot))) is not None:
+            found.append(row)
+            slot += 1
+        return found
+
+
+class ValuesAt(Query, frozen=True, gc=False):
+    """What a flow keeps at these places: node, variable, slot."""
+
+    table: ClassVar[Table[Any]] = VALUES
+    run: str
+    places: frozenset[tuple[str, str, int]]
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    @property
+    def within(self) -> Query | None:
+        return ValuesOf(self.run)
+
+    def matches(self, row: Value) -> bool:
+        return row.run == self.run and (row.node, row.variable, row.slot) in self.places
+
+    def pick(self, look_up: Callable[[Key], Any]) -> list[Any]:
+        return [row for place in self.places if (row := look_up((self.run, *place))) is not None]
+
+
+class StateChain(Query, frozen=True, gc=False):
+    """What the state of a graph after a step is put together from: the last whole one and what changed since."""
+
+    table: ClassVar[Table[Any]] = CHECKPOINTS
+    run: str
+    step: int
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Checkpoint) -> bool:  # and older ones, which do no harm
+        return row.run == self.run and row.step <= self.step
+
+
+class CheckpointsOf(Query, frozen=True, gc=False):
+    """A page of the checkpoints of a graph, the latest first, for those who are outside a decision."""
+
+    table: ClassVar[Table[Any]] = CHECKPOINTS
+    run: str
+    before: int
+    limit: int
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Checkpoint) -> bool:
+        return row.run == self.run and row.step < self.before
+
+    def order(self, row: Checkpoint) -> Any:
+        return -row.step
+
+
+class CheckpointsBetween(Query, frozen=True, gc=False):
+    """The checkpoints from one step up to, but not including, another."""
+
+    table: ClassVar[Table[Any]] = CHECKPOINTS
+    run: str
+    first: int
+    before: int
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Checkpoint) -> bool:
+        return row.run == self.run and self.first <= row.step < self.before
+
+
+class LabelledCheckpoint(Query, frozen=True, gc=False):
+    """The latest checkpoint of a graph with a label."""
+
+    table: ClassVar[Table[Any]] = CHECKPOINTS
+    limit: ClassVar[int] = 1
+    run: str
+    label: str
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Checkpoint) -> bool:
+        return row.run == self.run and f"\n{self.label}\n" in (row.label or "")
+
+    def order(self, row: Checkpoint) -> Any:
+        return -row.step
+
+
+class RecordedBy(Query, frozen=True, gc=False):
+    """The calls that an item of a graph has recorded, in every attempt."""
+
+    table: ClassVar[Table[Any]] = RECORDED
+    run: str
+    node: str
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Recorded) -> bool:
+        return row.run == self.run and row.node == self.node
+
+
+class RecordedOf(Query, frozen=True, gc=False):
+    """Every call that a run of a graph has recorded, for those who are outside a decision."""
+
+    table: ClassVar[Table[Any]] = RECORDED
+    run: str
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Recorded) -> bool:
+        return row.run == self.run
 
 
 class FactsCausedBy(Query, frozen=True, gc=False):

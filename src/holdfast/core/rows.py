@@ -40,8 +40,9 @@ GAVE_UP = frozenset({FAILED, TIMED_OUT, DEAD})
 NODE, JOB, CALL = "node", "job", "call"
 # Of a decider's instance: a side effect, an input that is due later, inputs that wait to be applied. And a projection.
 EFFECT, TIMER, INBOX, PROJECTION = "effect", "timer", "inbox", "projection"
-# Of a flow: what gathers its parallel branches, a time that it waits for, and a run that it started and waits for.
-BARRIER, SLEEP, CHILD = "barrier", "sleep", "child"
+# Of a flow: what gathers its parallel branches, a time that it waits for, a run that it started and waits for, events;
+# and a completion that is recorded, and that has still to be planned by somebody with the code for it.
+BARRIER, SLEEP, CHILD, WAIT, SETTLE = "barrier", "sleep", "child", "wait", "settle"
 # A timer and an inbox are one row each for as long as the instance lives, a projection is one: set anew in place.
 SET_IN_PLACE = frozenset({TIMER, INBOX, PROJECTION})
 # What an instance's last decision asked for still happens after its end (I34).
@@ -78,7 +79,7 @@ class Run(Row, frozen=True, gc=False):
     queue: str = "default"
     priority: int = 0
     tags: str = "{}"
-    token: int = 0  # of a decider: how many inputs it has accepted
+    token: int = 0  # of a decider: how many inputs it has accepted; of a graph: how its latest checkpoint's key begins
     awaited: bool = False
     superseded: bool = False
     remaining: int = 0  # nodes that are not terminal yet; of a function, what it waits for; of a decider, open effects
@@ -86,7 +87,7 @@ class Run(Row, frozen=True, gc=False):
     gave_up: int = 0  # nodes whose latest attempt gave up
     entries: int = 0  # history entries written so far
     reason: str | None = None
-    due: int = 0
+    due: int = 0  # of a graph: how many items of its step were let in
     created: int = 0
     started: int | None = None
     finished: int | None = None
@@ -94,7 +95,7 @@ class Run(Row, frozen=True, gc=False):
     signature: str | None = None  # of the graph that its counts agree with; None: they must be made to agree first
     adopted: int = 0  # when the code was first seen that shaped it: only code that was seen later may reshape it
     # The entry after which a function's history begins: it went on as another call there. Of a decider, the length of
-    # its stream; of a projection, the position up to which it has seen everything.
+    # its stream; of a projection, the position up to which it has seen everything; of a graph, its latest step.
     base: int = 0
     mailbox: int = 0  # events that were sent to it and that it has not taken
     depth: int = 0  # how many runs there are above it that started each other, detached ones too
@@ -242,6 +243,39 @@ class Value(Row, frozen=True, gc=False):
     source: str = ""
 
 
+class Checkpoint(Row, frozen=True, gc=False):
+    """What a state graph had become after a step, and what runs next. Step 0 is what it began with."""
+
+    run: str
+    step: int
+    whole: bool  # else `state` is what changed since the step before
+    state: bytes
+    digest: str  # of the whole state
+    frontier: bytes
+    key: str  # of this very step with this very state and frontier: a repeated commit is the same one (I44)
+    label: str | None = None  # those of the nodes that ran, each between line breaks
+    at: int = 0
+    totals: bytes = b"[]"
+
+
+class Recorded(Row, frozen=True, gc=False):
+    """A call to the outside world that a node of a state graph made, or a question that it asks a person."""
+
+    run: str
+    node: str
+    attempt: int  # the one that made the first call; attempts that were lost go on with its records
+    call: int
+    name: str
+    kind: str = "call"  # or interrupt
+    request: bytes = b"null"
+    request_hash: str = ""
+    response: bytes | None = None  # of a question that nobody has answered yet: none
+    response_hash: str | None = None
+    error: bytes | None = None
+    at: int = 0
+    duration: int = 0
+
+
 class Hold(Row, frozen=True, gc=False):
     """Maintenance mode, or a workflow being drained: what must not be claimed, or not be started."""
 
@@ -308,7 +342,13 @@ SNAPSHOTS: Table[Snapshot] = Table("snapshots", Snapshot, ("run",), "run")
 OBSERVATIONS: Table[Observation] = Table("observations", Observation, ("run", "number"), "run")
 
 VALUES: Table[Value] = Table("inbox", Value, ("run", "node", "variable", "slot"), "run")
+CHECKPOINTS: Table[Checkpoint] = Table("checkpoints", Checkpoint, ("run", "step"), "run")
+RECORDED: Table[Recorded] = Table("recorded", Recorded, ("run", "node", "attempt", "call"), "run")
+
+# Whatever was there before under the key: the run's version guards it.
+PUT_IN_PLACE: tuple[Table[Any], ...] = (SNAPSHOTS, VALUES, RECORDED)
 
 TABLES: tuple[Table[Any], ...] = (
     *(RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS, STREAM, SNAPSHOTS, OBSERVATIONS, VALUES),
+    *(CHECKPOINTS, RECORDED),
 )

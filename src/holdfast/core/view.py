@@ -24,14 +24,16 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from holdfast.core.rows import (
+    CHECKPOINTS,
     EFFECT,
     OBSERVATIONS,
     OPEN_WORK,
+    PUT_IN_PLACE,
+    RECORDED,
     RUNS,
     SNAPSHOTS,
     STREAM,
     SUSPENDED,
-    VALUES,
     WORK,
     Key,
     R,
@@ -47,8 +49,8 @@ class _Missing:
 
 MISSING: Final = _Missing()
 
-# Rows that are written and not read again by those who wrote them: a decider's state is remembered, not its stream.
-NOT_REMEMBERED: Final = (STREAM, OBSERVATIONS, SNAPSHOTS)
+# Rows that are written and not read again by those who wrote them: the state is remembered, not what it came from.
+NOT_REMEMBERED: Final = (STREAM, OBSERVATIONS, SNAPSHOTS, CHECKPOINTS, RECORDED)
 
 
 class Query(msgspec.Struct, frozen=True, gc=False):
@@ -111,6 +113,7 @@ class Changes:
             yield new
 
 
+NOTES_LIMIT: Final = 1_000  # of rows that are gone and of questions that were answered
 _NONE: Final[frozenset[Any]] = frozenset()  # most runs have nothing to note, and a set takes 200 bytes
 
 
@@ -130,13 +133,18 @@ class CachedRun:
         return (self.run is not None) + sum(map(len, self.rows.values()))
 
     def note_absent(self, table: Table[Any], key: Key) -> None:
-        if not isinstance(self.absent, set):
-            self.absent = set()
+        self.absent = self.absent if isinstance(self.absent, set) else set()
         self.absent.add((table, key))
 
+    def note_deleted(self, table: Table[Any], key: Key) -> None:
+        """As `note_absent`, and for a long loop's rows without an end: what is not noted is asked for again."""
+        if not self.whole and len(self.absent) < NOTES_LIMIT:
+            self.note_absent(table, key)
+        if len(self.answered) > NOTES_LIMIT:
+            self.answered = _NONE
+
     def note_answered(self, query: Query) -> None:
-        if not isinstance(self.answered, set):
-            self.answered = set()
+        self.answered = self.answered if isinstance(self.answered, set) else set()
         self.answered.add(query)
 
 
@@ -220,15 +228,18 @@ class RowCache:
                 cached = self.runs.get(run) if run is not None else None
                 if cached is not None and cached.rows.get(table, {}).pop(table.key(row), None) is not None:
                     self._count -= 1
-                    cached.note_absent(table, table.key(row))
+                    cached.note_deleted(table, table.key(row))
         left: set[str] = set()  # whose rows are not kept
         deciders: list[str] = []
+        stepped: list[str] = []
         for row in changes.rows(RUNS):
             if row.ended:  # nothing more will be decided about it soon
                 self.drop(row.id)
                 left.add(row.id)
             elif row.model == "decider":
                 deciders.append(row.id)
+            elif row.model == "graph" and ((known := self.run_row(row.id)) is None or known.base != row.base):
+                stepped.append(row.id)
             elif row.status == SUSPENDED:  # very many may wait; whatever wakes one reads what it needs
                 self.drop(row.id)
                 self.learn(RUNS, _sharing_texts(row))
@@ -243,6 +254,8 @@ class RowCache:
             self._learn_all(table, [new for _, new in updated], left)
         if deciders:
             self._forget_settled(deciders, changes)
+        for run in stepped:
+            self._forget_step(run)
         self.trim()
 
     def _learn_all(self, table: Table[Any], rows: list[Any], left: set[str]) -> None:
@@ -260,6 +273,15 @@ class RowCache:
                 self._count -= cached.rows.get(WORK, {}).pop(WORK.key(row), None) is not None
         for run in deciders:
             self._forget_folded(run)
+
+    def _forget_step(self, run: str) -> None:
+        """I47: a graph may take steps without end, and never looks back at the items of one that is over."""
+        self._forget_folded(run)
+        cached = self.runs.get(run)
+        rows = {} if cached is None else cached.rows.get(WORK, {})
+        for key in [key for key, row in rows.items() if row.status not in OPEN_WORK]:
+            del rows[key]
+            self._count -= 1
 
     def _forget_folded(self, run: str) -> None:
         cached = self.runs.get(run)
@@ -355,8 +377,11 @@ class View:
 
     def committed(self, table: Table[R], key: Key) -> R | None:
         """The row as it is stored, whatever this batch has made of it."""
-        row: R | None = self._committed(table, key)
-        return row
+        row: Any = self._look(table, key)
+        if row is MISSING:
+            raise NotLoaded((table, key))
+        stored: R | None = row
+        return stored
 
     def run(self, run: str) -> Run | None:
         return self.get(RUNS, (run,))
@@ -408,12 +433,6 @@ class View:
         if cached.whole or query in cached.answered or query.within in cached.answered:
             return cached.rows.get(query.table, {})
         return None
-
-    def _committed(self, table: Table[Any], key: Key) -> Any:
-        row = self._look(table, key)
-        if row is MISSING:
-            raise NotLoaded((table, key))
-        return row
 
     def _look(self, table: Table[Any], key: Key) -> Any:
         """The stored row, None if there is none, MISSING if that is not known. Raises nothing: it is too frequent."""
@@ -578,7 +597,7 @@ class View:
                     continue
                 elif table is RUNS or table is WORK:
                     updates.append((before, row))
-                elif table is SNAPSHOTS or table is VALUES:  # the store puts it in place of the one before
+                elif table in PUT_IN_PLACE:  # of the one before
                     inserts.append(row)
                 else:  # rows of the other tables come and go as a whole: deletes are written before inserts
                     deletes.append(before)

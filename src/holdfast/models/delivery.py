@@ -80,6 +80,10 @@ def numbered(row: History) -> Numbered:
 
 def deliver(view: View, run: Run, entry: Entry) -> Run:
     """Exactly one winner: the entry is written, its wait and whatever else it waited for go, and the turn is ready."""
+    if run.model == "flow":  # which has no history, but an item that waits
+        from holdfast.models.flow_waits import answer_flow
+
+        return answer_flow(view, run, entry)
     run = close(view, run, frozenset({entry.address}))
     return wake(view, append(view, run, entry))
 
@@ -234,4 +238,5 @@ def _release(view: View, run: Run, wait: Wait) -> None:
     if attempts and attempts[-1].status == BLOCKED and attempts[0].completed >= attempts[0].required:
         ready = replace(attempts[-1], status=READY, due=view.now, gate=gate_for(run, view.now, view.now))
         view.put(WORK, ready)
-        view.put(RUNS, replace(run, active=run.active + 1))
+        status = RUNNING if run.status == SUSPENDED else run.status
+        view.put(RUNS, replace(run, active=run.active + 1, status=status))

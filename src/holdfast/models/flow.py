@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from holdfast.core.codec import decode_error, encode_error
 from holdfast.core.codec_failure import encode_record
 from holdfast.core.errors import MissingJob, NoProgress, ReadinessOverflow, UnknownNode, UnknownWorkflow, UsageError
-from holdfast.core.flow_addresses import parse_address
+from holdfast.core.flow_waits import FlowWait, read_wait, wait_bytes
 from holdfast.core.operations import StartRun
-from holdfast.core.queries import AllWork, Attempts, OpenWork, ValuesFor, ValuesOf, WaitsOf
+from holdfast.core.queries import Attempts, OpenWork, ValuesFor, WaitsOf
 from holdfast.core.rows import (
     BARRIER,
     BLOCKED,
@@ -25,7 +25,6 @@ from holdfast.core.rows import (
     DEAD,
     FAILED,
     GATE_PAUSED,
-    LEASED,
     NO_SLOT,
     NODE,
     PAUSED,
@@ -33,12 +32,14 @@ from holdfast.core.rows import (
     RUNS,
     SLEEP,
     VALUES,
+    WAIT,
     WORK,
     Run,
     Value,
     Work,
 )
 from holdfast.core.view import View
+from holdfast.models.delivery import wait_no_more
 from holdfast.models.flow_code import FLOW, FlowCode
 from holdfast.models.flow_plan import (
     Completion,
@@ -46,15 +47,15 @@ from holdfast.models.flow_plan import (
     InboxWrite,
     InstanceCompletion,
     ReadinessIncrement,
-    Release,
     analyse_subgraph,
     plan_completion,
     plan_start,
 )
+from holdfast.models.flow_release import release_rows
 from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, make_ready, record
 
 OUTPUT = "output"
-KINDS = {"action": NODE, "child": CHILD, "timer": SLEEP, "barrier": BARRIER, "output": OUTPUT}
+KINDS = {"action": NODE, "child": CHILD, "timer": SLEEP, "wait": WAIT, "barrier": BARRIER, "output": OUTPUT}
 
 
 class FlowMachine:
@@ -73,6 +74,9 @@ class FlowMachine:
         value = None
         if work.kind in (NODE, CHILD) and work.status == COMPLETED:
             value = code.value_of(work.name, work.result)
+        elif work.kind == WAIT and work.status == COMPLETED:
+            wait_no_more(view, run.id, work.node)
+            value = code.outcome_of(read_wait(work.payload))
         self._go_on(view, run, Completion(node_id=work.node, value=value), code, handing)
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
@@ -98,11 +102,10 @@ class FlowMachine:
         *,
         failed: Work | None = None,
     ) -> None:
-        analysis = analyse_subgraph(code.graph, completion.node_id)
-        view.expect(
-            VALUES,
-            [(run.id, read.target, read.variable, NO_SLOT) for read in analysis.inbox_reads if not read.is_sequence],
-        )
+        if not view.optimistic:  # nothing is read beforehand where nothing is loaded
+            analysis = analyse_subgraph(code.graph, completion.node_id)
+            reads = [read for read in analysis.inbox_reads if not read.is_sequence]
+            view.expect(VALUES, [(run.id, read.target, read.variable, NO_SLOT) for read in reads])
         plan = plan_completion(code.graph, completion, _Inbox(view, run.id, code), code.environment)
         end = plan.instance_completion
         if failed is not None and not (end is not None and end.status == "failed"):
@@ -118,9 +121,10 @@ class FlowMachine:
     ) -> None:
         handing.logged += plan.log_lines
         for release in plan.released:
-            run = _release(view, run, release)
+            run = release_rows(view, run, plan.completed_node_id, release, code)
         for write in plan.inbox_writes:
             view.insert(VALUES, _value(run.id, write, code))
+        view.expect(WORK, [(run.id, each.node_id, 1) for each in plan.readiness_increments])  # a spread has many
         for each in plan.readiness_increments:
             run = _count(view, run, each, code, handing, due)
         view.put(RUNS, run)
@@ -268,7 +272,11 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, code: FlowCode, du
     if each.category == "timer":
         (seconds,) = each.call.args
         return replace(work, due=view.now + int(float(seconds) * 1_000_000))
-    call = code.call(each.call.name or "", each.call.args, each.call.kwargs)
+    if each.category == "wait":
+        events, seconds = each.call.args
+        until = None if seconds is None else view.now + int(float(seconds) * 1_000_000)
+        return replace(work, payload=wait_bytes(FlowWait(events=tuple(events), until=until)))
+    call = code.call(each.call.name or "", each.call.args, each.call.kwargs, each.call.options)
     return replace(
         work,
         name=call.name,
@@ -276,19 +284,8 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, code: FlowCode, du
         codec=call.codec,
         queue=call.queue or run.queue,
         timeout=call.timeout,
+        policy=call.policy,
     )
-
-
-def _release(view: View, run: Run, release: Release) -> Run:
-    """I18: rows of passes that are over go, so a long loop does not grow its run."""
-    for work in view.find(AllWork(run.id)):
-        if release.covers(parse_address(work.node)):
-            view.delete(WORK, work)
-            run = replace(run, active=run.active - (work.status in (READY, LEASED)))
-    for value in view.find(ValuesOf(run.id)):
-        if release.covers(parse_address(value.node)):
-            view.delete(VALUES, value)
-    return run
 
 
 def _end(view: View, run: Run, end: InstanceCompletion, code: FlowCode) -> None:

@@ -11,7 +11,8 @@ from holdfast.core.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.core.flow_expressions import Environment
-    from holdfast.core.flow_graph import FlowGraph
+    from holdfast.core.flow_graph import CallOptions, FlowGraph
+    from holdfast.core.flow_waits import FlowWait
 
 FLOW = "flow"  # the model
 
@@ -24,6 +25,7 @@ class NewCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     codec: str
     queue: str | None = None
     timeout: int | None = None  # microseconds
+    policy: str | None = None  # what was given for this call alone, as JSON: numbers of retries, or a child's queue
 
 
 class FlowNotLoaded(HoldfastError):
@@ -49,11 +51,14 @@ class FlowCode(Protocol):
     def arguments(self, data: bytes, codec: str) -> Mapping[str, Any]:
         """What a run was started with, by the names of the parameters."""
 
-    def call(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewCall:
+    def call(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions | None) -> NewCall:
         """A call of an action or workflow, encoded."""
 
     def value_of(self, name: str, stored: bytes | None) -> Any:
         """What the action or workflow of this name returned."""
+
+    def outcome_of(self, wait: FlowWait) -> Any:
+        """What a wait gives: the event that came, or its time."""
 
     def result(self, value: Any) -> bytes:
         """What the flow returns, as its run keeps it."""

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Protocol
 
 from holdfast.core.codec_failure import ErrorRecord
 from holdfast.core.flow_addresses import FlowAddress
-from holdfast.core.flow_graph import Category
+from holdfast.core.flow_graph import CallOptions, Category
 from holdfast.core.operations import LogLine
 
 __all__ = [
@@ -103,6 +103,7 @@ class FlowCall:
     name: str | None
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    options: CallOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from holdfast.core.errors import FlowNotSupported, MissingJob, NoProgress, RunEr
 from holdfast.core.flow_addresses import FlowAddress
 from holdfast.core.flow_expressions import Environment, FlowRaised, bind_pattern, evaluate
 from holdfast.core.flow_graph import CHUNK, FlowGraph, FlowNode, OrderEdge, expression_of
-from holdfast.core.flow_values import UNBOUND, Raised, raised, with_record
+from holdfast.core.flow_values import UNBOUND, Raised, raised, raised_group, with_record
+from holdfast.models import flow_tree
 from holdfast.models.flow_steps import (
     LENGTH,
     CompletionPlan,
@@ -247,7 +248,8 @@ class Walk:
             self._end = InstanceCompletion("completed", address, result=value)
             call = None
         else:
-            call = FlowCall(node.call, *value)
+            args, kwargs = value
+            call = FlowCall(node.call, args, kwargs, node.options)
         self._arrivals.append(ReadinessIncrement(address, node.category or "action", node.required, 1, call))
         self._stopped_at = node
         raise _Stop
@@ -255,14 +257,18 @@ class Walk:
     def _start_branches(self, fork: FlowNode, branches: tuple[str, ...]) -> None:
         """All arguments first, then all branches: an argument that raises starts none."""
         started: list[ReadinessIncrement] = []
-        for branch_id in branches:
-            branch = self._graph.node(branch_id)
-            value = evaluate(expression_of(branch), self)
-            calls = value if branch.spread else [value]
-            for index, (args, kwargs) in enumerate(calls):
-                place = FlowAddress(branch.id, self._passes, index if branch.spread else None)
-                call = FlowCall(branch.call, args, kwargs)
-                started.append(ReadinessIncrement(str(place), branch.category or "action", 1, 1, call))
+        if fork.expression is not None:
+            calls, shape = flow_tree.planted(self._tree(fork), len(branches))
+            self.assign(fork.id, fork.target, shape)
+            for position, index, arguments in calls:
+                started.append(self._started(self._graph.node(branches[position]), index, arguments))
+        else:
+            for branch in map(self._graph.node, branches):
+                value = evaluate(expression_of(branch), self)
+                if branch.spread:
+                    started += [self._started(branch, index, each) for index, each in enumerate(value)]
+                else:
+                    started.append(self._started(branch, None, value))
         barrier = self._graph.node(self._edge(fork, "gather").target)
         gathering = str(FlowAddress(barrier.id, self._passes))
         # The count is written with the elements; with none of them the barrier is full at once (I20).
@@ -270,11 +276,37 @@ class Walk:
         self._stopped_at = barrier
         raise _Stop
 
+    def _started(self, branch: FlowNode, index: int | None, arguments: Any) -> ReadinessIncrement:
+        args, kwargs = arguments
+        place = FlowAddress(branch.id, self._passes, index)
+        call = FlowCall(branch.call, args, kwargs, branch.options)
+        return ReadinessIncrement(str(place), branch.category or "action", 1, 1, call)
+
+    def _tree(self, fork: FlowNode) -> Any:
+        """The calls of nested branches. What their arguments raise inside of a task group is raised as a group."""
+        if not flow_tree.is_task_group(fork.expression):
+            return evaluate(expression_of(fork), self)
+        try:
+            return evaluate(expression_of(fork), self)
+        except (FlowNotSupported, RunError):
+            raise
+        except FlowRaised as error:
+            failure = error.failure
+        except Exception as error:
+            failure = raised(error, self._place(fork))
+        raise FlowRaised(raised_group(flow_tree.TASK_GROUP_MESSAGE, [failure]))
+
     def gathered(self, barrier: FlowNode) -> Any:
         """The list that a barrier stands for, or the failure with the lowest index."""
         values: list[Any] = []
-        for branch in barrier.branches:
-            values += self._inbox.gathered(str(self._start), branch)
+        outcomes = [self._inbox.gathered(str(self._start), branch) for branch in barrier.branches]
+        if barrier.shape is not None:
+            try:
+                return flow_tree.harvested(self._read(barrier.shape, None), outcomes)
+            except _Outside as trouble:
+                raise trouble.error from None
+        for each in outcomes:
+            values += each
         if not barrier.return_exceptions:
             for value in values:
                 if isinstance(value, Raised):

@@ -41,7 +41,9 @@ from holdfast.core.rows import (
     HISTORY,
     INPUTS,
     READY,
+    RUNNING,
     RUNS,
+    SUSPENDED,
     WAITS,
     WORK,
     Event,
@@ -120,6 +122,8 @@ class FunctionOperations:
         if parked:
             run = park(view, run, turn, op.due)
         else:
+            if run.status == SUSPENDED:  # a time that it waited for has come, and it goes on
+                run = replace(run, status=RUNNING)
             view.put(RUNS, run)
         return Stepped(
             verdict=RECORDED,

@@ -55,11 +55,13 @@ from holdfast.core.rows import (
     PROJECTION,
     READY,
     RUNS,
+    SETTLE,
     SETTLES_AFTER_END,
     SKIPPED,
     SLEEP,
     TIMED_OUT,
     TIMER,
+    WAIT,
     WORK,
     Run,
     Work,
@@ -82,7 +84,7 @@ from holdfast.models.machine import (
 )
 
 # What gives up is answered by somebody else: the function that made the call, the author of the decider.
-NOT_TO_BLAME = frozenset({CALL, EFFECT, TIMER, INBOX, PROJECTION, BARRIER, SLEEP, CHILD})
+NOT_TO_BLAME = frozenset({CALL, EFFECT, TIMER, INBOX, PROJECTION, BARRIER, SLEEP, CHILD, WAIT, SETTLE})
 
 
 class Lifecycle:
@@ -248,8 +250,9 @@ class Lifecycle:
         run, work = held
         work = replace(work, status=DEAD, error=op.error, finished=view.now)
         view.put(WORK, work)
-        self._give_up(view, replace(mark_running(run, work.started or view.now), active=run.active - 1), work)
-        return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
+        run = replace(mark_running(run, work.started or view.now), active=run.active - 1)
+        logged = self._give_up(view, run, work)
+        return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status, logged=logged)
 
     def release(self, view: View, op: ReleaseWork) -> Settled:
         held = self._lease(view, op, READY, BLOCKED, SKIPPED)
@@ -286,12 +289,13 @@ class Lifecycle:
             )
             work = replace(work, status=DEAD, losses=losses, error=encode_error(error), finished=view.now)
             view.put(WORK, work)
-            self._give_up(view, run, work)
+            logged = self._give_up(view, run, work)
         else:
             view.put(WORK, replace(work, status=LOST, losses=losses, finished=view.now))
             # Its old due time: what was cut off goes before what has not begun.
             self._try_again(view, run, work, due=work.due, failures=work.failures, losses=losses)
-        return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status)
+            logged = ()
+        return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status, logged=logged)
 
     def _try_again(
         self,
@@ -362,6 +366,9 @@ class Lifecycle:
             return Settled(verdict=REPEATED, run_status=run.status)
         return Settled(verdict=STALE, run_status=run.status)
 
+    def lease_of_item(self, view: View, op: WorkOperation, *recorded: str) -> tuple[Run, Work] | Settled:
+        return self._lease(view, op, *recorded)
+
     def lease_of_inbox(self, view: View, op: WorkOperation) -> tuple[Run, Work] | Settled:
         return self._lease(view, op, READY, COMPLETED)
 
@@ -391,8 +398,8 @@ class Lifecycle:
             return Changed(changed=False, status=run.status)
         work = replace(work, status=DEAD, token=work.token + 1, error=op.error, finished=view.now)
         view.put(WORK, work)
-        self._give_up(view, replace(run, active=run.active - 1), work)
-        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(op.node,))
+        logged = self._give_up(view, replace(run, active=run.active - 1), work)
+        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(op.node,), logged=logged)
 
 
 def _must(row: Run | None) -> Run:

@@ -50,6 +50,7 @@ from holdfast.core.view import View
 from holdfast.models.decider_code import DeciderCode
 from holdfast.models.delivery import empty_mailbox, gate_for, tell_waiters
 from holdfast.models.flow_code import FlowCode
+from holdfast.models.state_code import GraphCode
 
 
 class Definitions(Protocol):
@@ -69,6 +70,9 @@ class Definitions(Protocol):
 
     def flow(self, workflow: str, signature: str) -> FlowCode | None:
         """This version of the flow; None if this process lacks its code, FlowNotLoaded if it has to be read first."""
+
+    def state_graph(self, workflow: str) -> GraphCode | None:
+        """The state graph of this name; None if this process lacks its code."""
 
 
 class Machine(Protocol):

@@ -65,6 +65,7 @@ from holdfast.models.machine import (
     why,
 )
 from holdfast.models.projection import failed_place, skip_event
+from holdfast.models.state_code import GRAPH
 
 FINAL = (COMPLETED, CANCELLED, CANCELLING)
 
@@ -138,7 +139,7 @@ class Operators:
         if not machine.cancels_gracefully:
             run = record(view, run, "cancel requested", by=op.by)
             end_run(view, run, CANCELLED, reason=f"cancelled by {op.by}")
-            if run.model != "flow":  # which has children, as a function has
+            if run.model not in ("flow", GRAPH):  # which have children, as a function has
                 return
         elif op.force:
             run = record(view, run, "cancel requested", by=op.by, force=True)
@@ -174,7 +175,8 @@ class Operators:
 
     def retry(self, view: View, op: RetryRun) -> Changed:
         run = existing_run(view, op.run)
-        if _is_final(run) or not run.gave_up:
+        # The last step of a graph may have failed at its merge, which no node is to blame for.
+        if _is_final(run) or not (run.gave_up or (run.model == GRAPH and run.status == FAILED)):
             return Changed(changed=False, status=run.status)
         run = self._reopen(view, record(view, run, "retried", by=op.by))
         nodes = self._retry_nodes(view, run, None)

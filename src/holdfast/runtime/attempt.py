@@ -14,7 +14,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.conditions import checked_run_id
@@ -26,6 +26,7 @@ from holdfast.authoring.flow_control import (
     PauseThisRun,
     ReattemptThisNode,
     SkipThisNode,
+    WaitForPerson,
     signal_in,
 )
 from holdfast.coordinator import Coordinator
@@ -44,12 +45,14 @@ from holdfast.core.operations import (
     SteerWork,
 )
 from holdfast.core.retry import Retry
-from holdfast.core.rows import BARRIER, CHILD, COMPLETED, EFFECT, SET_IN_PLACE, SLEEP, Run, Work
+from holdfast.core.rows import COMPLETED, EFFECT, SET_IN_PLACE, Run, Work
 from holdfast.core.seams import Clock
+from holdfast.models.state_code import GRAPH
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.definitions import RegistryDefinitions
-from holdfast.runtime.flow_work import FlowWork
+from holdfast.runtime.flow_work import SETTLED_BY_FLOWS, FlowWork
 from holdfast.runtime.folds import submit
+from holdfast.runtime.graph_work import GraphWork
 from holdfast.runtime.instance_work import InstanceWork
 from holdfast.runtime.invocation import Invocation, discard, invocation_of
 from holdfast.runtime.outcome import Meter
@@ -136,6 +139,14 @@ class AttemptRunner:
         self._flows = FlowWork(
             store=store, coordinator=coordinator, definitions=definitions, codecs=codecs, limit=payload_limit_bytes
         )
+        self._graphs = GraphWork(
+            store=store,
+            coordinator=coordinator,
+            definitions=definitions,
+            codecs=codecs,
+            limit=payload_limit_bytes,
+            clock=clock,
+        )
         self._instances = InstanceWork(
             store=store, coordinator=coordinator, definitions=definitions, observe=observe_inputs
         )
@@ -145,13 +156,17 @@ class AttemptRunner:
         work = attempt.work
         if work.kind in SET_IN_PLACE:
             return await self._instances.settle(work, offer)
-        if work.kind in (BARRIER, SLEEP, CHILD):
-            return await self._flows.settle(work, attempt.run, offer)
+        if work.kind in SETTLED_BY_FLOWS:
+            settling = self._flows if attempt.run.model != GRAPH else self._graphs
+            return await settling.settle(work, attempt.run, offer)
         try:
-            graph = self._definitions.at_hand(attempt.run) or await self._definitions.load(self._store, attempt.run)
-            invocation = invocation_of(
-                self._definitions, work, attempt.run, graph, self._payload_limit_bytes, self._codecs
-            )
+            if attempt.run.model == GRAPH:
+                invocation = await self._graphs.invocation_of(attempt, self._heartbeat)
+            else:
+                graph = self._definitions.at_hand(attempt.run) or await self._definitions.load(self._store, attempt.run)
+                invocation = invocation_of(
+                    self._definitions, work, attempt.run, graph, self._payload_limit_bytes, self._codecs
+                )
         except StoreError:
             raise
         except Exception as error:
@@ -169,6 +184,8 @@ class AttemptRunner:
             operation = self._completed(attempt, result, started, offer())
         except asyncio.CancelledError:
             raise
+        except WaitForPerson as wish:
+            operation = cast(Operation, wish.question)
         except FlowControl as wish:
             if work.kind == EFFECT:  # an instance goes on by its inputs alone
                 operation = self._failed(attempt, invocation, _not_steered(invocation, wish), started)
@@ -216,7 +233,7 @@ class AttemptRunner:
         began = self._clock.monotonic()
         self._levels.change(t.RUNNING_ACTIONS, 1)
         try:
-            remaining = self._remaining_seconds(attempt.work)
+            remaining = self._remaining_seconds(attempt.work, invocation)
             if remaining is None:
                 return await self._call_here(attempt, invocation, context)
             return await self._call_within(remaining, attempt, invocation, context)
@@ -232,9 +249,9 @@ class AttemptRunner:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise _timed_out(attempt) from error
+            raise _timed_out(attempt, invocation) from error
         if limit.expired():  # the code caught the cancellation and returned after its time
-            raise _timed_out(attempt)
+            raise _timed_out(attempt, invocation)
         return result
 
     async def _call_here(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
@@ -351,11 +368,12 @@ class AttemptRunner:
             is_cancelled=lambda: attempt.stop_requested,
         )
 
-    def _remaining_seconds(self, work: Work) -> float | None:
+    def _remaining_seconds(self, work: Work, invocation: Invocation) -> float | None:
         """I5: the deadline is counted from the start that the database stamped."""
-        if work.timeout is None:
+        timeout = work.timeout or invocation.timeout
+        if timeout is None:
             return None
-        return ((work.started or self._store.now()) + work.timeout - self._store.now()) / 1e6
+        return ((work.started or self._store.now()) + timeout - self._store.now()) / 1e6
 
     # -- what came of it
 
@@ -478,9 +496,9 @@ def _not_steered(invocation: Invocation, wish: FlowControl) -> UsageError:
     )
 
 
-def _timed_out(attempt: Attempt) -> TimedOut:
+def _timed_out(attempt: Attempt, invocation: Invocation) -> TimedOut:
     attempt.stop_requested = True
-    seconds = (attempt.work.timeout or 0) / 1e6
+    seconds = (attempt.work.timeout or invocation.timeout or 0) / 1e6
     return TimedOut(f"{named(attempt.work)} took longer than its timeout of {seconds:g} s")
 
 

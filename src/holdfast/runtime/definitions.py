@@ -14,7 +14,7 @@ from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.projections import Projection
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.startable import graph_of_action
+from holdfast.authoring.startable import graph_of_action, is_state_graph
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs
 from holdfast.core.dag_document import frozen, graph_of_nodes, stored_nodes
 from holdfast.core.errors import MissingJob
@@ -29,7 +29,9 @@ from holdfast.store.contract import CodeSeen, CodeVersion, Store
 
 if TYPE_CHECKING:
     from holdfast.authoring.flow_code import BoundFlow
+    from holdfast.authoring.state_code import BoundGraph
     from holdfast.core.flow_graph import FlowGraph
+    from holdfast.models.state_memory import StateMemory
 
 
 def known_exception(qualified: str) -> type[BaseException] | None:
@@ -56,6 +58,8 @@ class RegistryDefinitions:
         self._codecs = codecs
         self._payload_limit_bytes = payload_limit_bytes
         self._flows: dict[tuple[str, str], BoundFlow] = {}
+        self._state_graphs: dict[str, BoundGraph] = {}
+        self._states: StateMemory | None = None
         self._deciders: dict[type[Decider[Any, Any, Any, Any]], BoundDecider] = {}
         self.folding = Folding()
         self._projections: tuple[int, dict[str, Projection[Any]]] = (-1, {})
@@ -234,6 +238,31 @@ class RegistryDefinitions:
             bound = self._bind(found, workflow, found.graph)
         return bound
 
+    @property
+    def states(self) -> StateMemory:
+        """What state graphs have become, remembered: for those who merge their steps and those who run their nodes."""
+        if self._states is None:
+            from holdfast.models.state_memory import StateMemory
+
+            self._states = StateMemory()
+        return self._states
+
+    def state_graph(self, workflow: str) -> BoundGraph | None:
+        """The state graph of this name, if its code is here; GraphError if something is wrong with it."""
+        found: object = self.registry.workflows.get(workflow)
+        bound = self._state_graphs.get(workflow)
+        if bound is not None and bound.graph is found:
+            return bound
+        if not is_state_graph(found):
+            return None
+        from holdfast.authoring.state_code import BoundGraph  # for those who have graphs
+
+        bound = BoundGraph(
+            found, codecs=self._codecs, limit=self._payload_limit_bytes, registry=self.registry, name=workflow
+        )
+        self._state_graphs[workflow] = bound
+        return bound
+
     def _bind(self, flow: Flow[..., Any], workflow: str, graph: FlowGraph) -> BoundFlow:
         from holdfast.authoring.flow_code import BoundFlow  # with an interpreter, for those who have flows
 
@@ -290,6 +319,8 @@ class RegistryDefinitions:
         for found in self.registry.workflows.values():
             if isinstance(found, Workflow | Flow | Projection):
                 named.append(found.queue)
+            elif is_state_graph(found):
+                named += [found.queue, *(node.queue for node in found.nodes.values())]
             elif isinstance(found, type) and issubclass(found, Decider):
                 named.append(found.__decider__.options.queue)
             elif isinstance(found, type) and issubclass(found, Dag):
@@ -315,6 +346,11 @@ class RegistryDefinitions:
         for workflow, found in self.registry.workflows.items():
             if isinstance(found, Workflow | Flow):
                 names.add(workflow)
+            if isinstance(found, Flow):
+                names.add(version_name(workflow, found.graph.signature))
+            if is_state_graph(found):
+                names.add(workflow)
+                names.update(f"{workflow}.{node}" for node in found.nodes)
             if isinstance(found, type) and issubclass(found, Decider):
                 types = found.__decider__.types
                 names.add(workflow)  # its inbox

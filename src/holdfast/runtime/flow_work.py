@@ -6,11 +6,15 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from holdfast.authoring.flows import Flow
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
 from holdfast.core.codec import CallCodec, Codecs, decode_error, encode_error
-from holdfast.core.errors import MissingJob, RunFailed, StoreError
+from holdfast.core.errors import MissingJob, PayloadRefused, RunFailed, StoreError
+from holdfast.core.flow_waits import AwaitEvents, read_wait
 from holdfast.core.ids import child_id
 from holdfast.core.operations import (
     CompleteWork,
@@ -23,12 +27,15 @@ from holdfast.core.operations import (
     StartRun,
     SteerWork,
 )
-from holdfast.core.rows import CHILD, COMPLETED, Run, Work
+from holdfast.core.rows import BARRIER, CHILD, COMPLETED, SETTLE, SLEEP, WAIT, Run, Work
+from holdfast.models.flow_code import FlowCode, FlowNotLoaded
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.folds import submit
 from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.worker")
+
+SETTLED_BY_FLOWS = frozenset({BARRIER, SLEEP, CHILD, WAIT, SETTLE})
 
 
 class FlowWork:
@@ -53,6 +60,8 @@ class FlowWork:
         if failpoints.armed:
             await failpoints.reach("flow.before")
         try:
+            if work.kind == WAIT:
+                return await self._submit(await self._wait(work, run, offer))
             if work.kind == CHILD:
                 return await self._submit(await self._child(work, run, offer))
             return await self._submit(CompleteWork(**_lease(work), offer=offer()))
@@ -61,6 +70,30 @@ class FlowWork:
         except Exception as error:
             log.error("%s of run %s cannot be settled: %s", work.node, work.run, error)
             return await self._submit(KillWork(**_lease(work), error=encode_error(error)))
+
+    async def _wait(self, work: Work, run: Run, offer: Callable[[], Offer | None]) -> Operation:
+        """Begin to wait, or go on: an event came, or the time. What came is looked at before the flow is told."""
+        wait = read_wait(work.payload)
+        refused = ""
+        if wait.answer is not None:
+            code = await self._code(run)
+            try:
+                code.outcome_of(wait)
+                return CompleteWork(**_lease(work), offer=offer())
+            except PayloadRefused as wrong:  # sent by who did not know its type: the flow goes on waiting
+                log.error("event %s of run %s becomes a dead letter: %s", wait.answer.event, work.run, wrong)
+                refused = str(wrong)
+        return AwaitEvents(**_lease(work), events=wait.events, refused=refused, offer=offer())
+
+    async def _code(self, run: Run) -> FlowCode:
+        try:
+            code = self._definitions.flow(run.workflow, run.signature or "")
+        except FlowNotLoaded as late:
+            await self._definitions.load_flow(self._store, late.workflow, late.signature)
+            code = self._definitions.flow(run.workflow, run.signature or "")
+        if code is None:
+            raise MissingJob(f"flow {run.workflow} is not registered here", hint="import its module in this worker")
+        return code
 
     async def _child(self, work: Work, run: Run, offer: Callable[[], Offer | None]) -> Operation:
         """Start the child, or see how it ended. Its id is derived, so it is started once however often this runs."""
@@ -74,6 +107,9 @@ class FlowWork:
             return SteerWork(**_lease(work), wish="reattempt", reason=f"waits for run {child}", after_runs=(child,))
         if row.status == COMPLETED:
             return CompleteWork(**_lease(work), result=row.result or b"null", offer=offer())
+        if row.error is not None and isinstance(self._definitions.registry.workflows.get(work.name), Flow):
+            # A flow beside others in a gather is part of this one: its failure is what it raised.
+            return FailWork(**_lease(work), error=row.error, retryable=False)
         told = "" if row.error is None else decode_error(row.error).message
         error = RunFailed(f"run {child} of {row.workflow} is {row.status}{': ' if told else ''}{told}")
         return FailWork(**_lease(work), error=encode_error(error), retryable=False)
@@ -86,6 +122,7 @@ class FlowWork:
             raise MissingJob(f"{work.name} is not registered here", hint="import its module in this worker")
         args, kwargs = codec.decode_call(work.payload or b"", work.codec, codecs=self._codecs)
         spec = resolve_start(found.bind(*args, **kwargs), (), registry, self._limit, self._codecs)
+        queue = spec.queue if work.policy is None else msgspec.json.decode(work.policy)["queue"]
         started: Started = await self._submit_start(
             StartRun(
                 run=child,
@@ -95,7 +132,7 @@ class FlowWork:
                 codec=spec.codec,
                 input_digest=spec.input_digest,
                 on_failure=spec.on_failure,
-                queue=spec.queue or run.queue,
+                queue=queue or run.queue,
                 priority=run.priority,
                 tags=run.tags,
                 parent=run.id,

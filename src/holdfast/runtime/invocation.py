@@ -46,6 +46,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     skip_if: tuple[Condition, ...] = ()
     cancel_if: tuple[Condition, ...] = ()
     depends_on_run: tuple[Condition, ...] = ()
+    timeout: int | None = None  # microseconds, where the code says it and not the item
 
     def context(
         self,

@@ -86,12 +86,11 @@ class RealIds:
     def new(self) -> str:
         draw = self._randomness.random
         chance = int(draw() * (1 << _CHANCE_BITS))
-        start = int(draw() * _COUNTER_START_END)
         with self._lock:
             milliseconds = self._clock.now_us() // 1000
             if milliseconds > self._milliseconds:
                 self._milliseconds = milliseconds
-                self._counter = start
+                self._counter = int(draw() * _COUNTER_START_END)
             else:
                 self._counter += 1
                 if self._counter == _COUNTER_END:

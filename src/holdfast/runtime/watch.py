@@ -16,9 +16,9 @@ log = logging.getLogger("holdfast.engine")
 
 FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.05, 0.25  # hints come sooner where the store gives them
 # Thousands may be waited for, and asking for all of them takes long: so many times as long is waited before the next
-# poll, and before the next hint is followed.
+# poll, and before the next hint is followed. For a few, one slow answer says nothing about the next.
 REST_BEFORE_POLL, REST_BEFORE_HINT, LONGEST_REST_SECONDS = 20, 4, 2.0
-QUICK_SECONDS = 0.002
+QUICK_SECONDS, FEW = 0.002, 50
 
 
 class Watch:
@@ -44,7 +44,10 @@ class Watch:
         waiters = self._waiting.get(run.id)
         if not waiters:
             return
-        if not any(future.done() or wanted(run) for wanted, future in waiters):
+        for wanted, future in waiters:
+            if future.done() or wanted(run):
+                break
+        else:
             return  # as with every step but the last
         left = []
         for wanted, future in waiters:
@@ -103,7 +106,7 @@ class Watch:
                 log.debug("polling for results failed: %s", error)
             spent = now() - began
             pause = max(min(pause * 1.5, LAST_POLL_SECONDS), min(spent * REST_BEFORE_POLL, LONGEST_REST_SECONDS))
-            if spent > QUICK_SECONDS:
+            if spent > QUICK_SECONDS and len(asked) > FEW:
                 await asyncio.sleep(min(spent * REST_BEFORE_HINT, LONGEST_REST_SECONDS))
 
     def _fail(self, run: str, error: Exception) -> None:

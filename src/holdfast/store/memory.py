@@ -32,14 +32,13 @@ from holdfast.core.rows import (
     LEASED,
     OBSERVATIONS,
     OPEN_WORK,
+    PUT_IN_PLACE,
     QUEUED_EVENT,
     READY,
     RUNS,
     SETTLES_AFTER_END,
-    SNAPSHOTS,
     STREAM,
     TABLES,
-    VALUES,
     WORK,
     Fact,
     History,
@@ -135,7 +134,7 @@ class MemoryStore:
 
     def _write(self, changes: Changes) -> None:
         for table, rows in changes.inserts.items():
-            if table is SNAPSHOTS or table is VALUES:
+            if table in PUT_IN_PLACE:
                 continue  # put in the place of the one before, if there is one (I38)
             replaced = {table.key(row) for row in changes.deletes.get(table, ())}
             for row in rows:

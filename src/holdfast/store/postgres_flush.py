@@ -16,12 +16,14 @@ from typing import Any
 from msgspec.structs import astuple
 
 from holdfast.core.rows import (
+    CHECKPOINTS,
     DEFINITIONS,
     EVENTS,
     HISTORY,
     HOLDS,
     INPUTS,
     OBSERVATIONS,
+    RECORDED,
     RUNS,
     SNAPSHOTS,
     STREAM,
@@ -71,6 +73,8 @@ _INSERTS: tuple[tuple[Table[Any], str], ...] = (
     (SNAPSHOTS, "flush_snapshots_insert"),
     (OBSERVATIONS, "flush_observations_insert"),
     (VALUES, "flush_inbox_insert"),
+    (CHECKPOINTS, "flush_checkpoints_insert"),
+    (RECORDED, "flush_recorded_insert"),
 )
 # Tables whose rows can be taken away in the same statement, and how its parts know those that were found.
 _DELETES: dict[Table[Any], str] = {

@@ -10,19 +10,25 @@ import msgspec
 from holdfast.core.queries import (
     Attempts,
     ByAncestry,
+    CheckpointsBetween,
+    CheckpointsOf,
     ChildrenOf,
     DeadEvents,
     DefinitionById,
     DueWork,
     EventsFor,
     FactsCausedBy,
+    LabelledCheckpoint,
     QueuedEvents,
+    RecordedBy,
     RunByKey,
     RunsLeftBehind,
     RunsToReshape,
+    StateChain,
     StoredEvent,
     StrayEvents,
     StreamAfter,
+    ValuesAt,
     ValuesFor,
     WaitersOf,
 )
@@ -48,6 +54,18 @@ def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[
             return (run, after, limit)
         case ValuesFor(run=run, node=node, variable=variable):
             return (run, node, variable)
+        case ValuesAt(run=run, places=places):
+            return (run, list_as(sorted({node for node, _, _ in places})))
+        case StateChain(run=run, step=step):
+            return (run, step)
+        case CheckpointsOf(run=run, before=before, limit=limit):
+            return (run, before, limit)
+        case CheckpointsBetween(run=run, first=first, before=before):
+            return (run, first, before)
+        case LabelledCheckpoint(run=run, label=label):
+            return (run, label)
+        case RecordedBy(run=run, node=node):
+            return (run, node)
         case FactsCausedBy(run=run, cause=cause):
             return (run, cause)
         case DeadEvents(limit=limit):

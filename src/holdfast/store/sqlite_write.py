@@ -11,12 +11,14 @@ from msgspec.structs import astuple
 
 from holdfast.core import failpoints
 from holdfast.core.rows import (
+    CHECKPOINTS,
     DEFINITIONS,
     EVENTS,
     HISTORY,
     HOLDS,
     INPUTS,
     OBSERVATIONS,
+    RECORDED,
     RUNS,
     SNAPSHOTS,
     STREAM,
@@ -34,7 +36,7 @@ _KEY = attrgetter("run", "node", "attempt", "token")
 # Runs first, then work, then what only inserts: the same order as in PostgreSQL.
 ORDER: tuple[Table[Any], ...] = (
     *(RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS),
-    *(STREAM, SNAPSHOTS, OBSERVATIONS, VALUES),
+    *(STREAM, SNAPSHOTS, OBSERVATIONS, VALUES, CHECKPOINTS, RECORDED),
 )
 
 

@@ -31,7 +31,7 @@ _COLUMNS = _TABLES | {"facts": STREAM.columns[:-1]}
 # What goes with a run that is pruned, the run last.
 PRUNED = (
     *("work", "history", "waits", "events", "definitions", "inputs"),
-    *("stream", "snapshots", "observations", "inbox", "runs"),
+    *("stream", "snapshots", "observations", "inbox", "checkpoints", "recorded", "runs"),
 )
 
 OUR_TABLES = frozenset({*_TABLES, "topics", "code"})

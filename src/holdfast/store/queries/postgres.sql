@@ -181,6 +181,16 @@ ns AS (INSERT INTO snapshots ({snapshots}) SELECT {snapshots@n}
 nv AS (INSERT INTO inbox ({inbox}) SELECT {inbox@n}
   FROM unnest($?::text[], $?::text[], $?::text[], $?::bigint[], $?::bytea[], $?::text[]) n({inbox}) WHERE (SELECT ok FROM a)
   ON CONFLICT (run, node, variable, slot) DO UPDATE SET value = excluded.value, source = excluded.source)
+-- name: flush_checkpoints_insert
+nc AS (INSERT INTO checkpoints ({checkpoints}) SELECT {checkpoints@n}
+  FROM unnest($?::text[], $?::bigint[], $?::boolean[], $?::bytea[], $?::text[], $?::bytea[], $?::text[], $?::text[], $?::bigint[],
+    $?::bytea[]) n({checkpoints}) WHERE (SELECT ok FROM a))
+-- name: flush_recorded_insert
+ng AS (INSERT INTO recorded ({recorded}) SELECT {recorded@n}
+  FROM unnest($?::text[], $?::text[], $?::int[], $?::int[], $?::text[], $?::text[], $?::bytea[], $?::text[], $?::bytea[], $?::text[],
+    $?::bytea[], $?::bigint[], $?::bigint[]) n({recorded}) WHERE (SELECT ok FROM a)
+  ON CONFLICT (run, node, attempt, call) DO UPDATE SET response = excluded.response, response_hash = excluded.response_hash,
+    error = excluded.error, duration = excluded.duration)
 -- name: flush_observations_insert
 nb AS (INSERT INTO observations ({observations}) SELECT {observations@n}
   FROM unnest($?::text[], $?::bigint[], $?::text[], $?::text[], $?::bigint[], $?::bytea[], $?::text[], $?::text[], $?::text[],
@@ -235,6 +245,11 @@ DELETE FROM work k USING unnest($1::text[], $2::text[], $3::int[]) d(run, node, 
 -- name: delete_inbox
 DELETE FROM inbox v USING unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) d(run, node, variable, slot)
   WHERE v.run = d.run AND v.node = d.node AND v.variable = d.variable AND v.slot = d.slot
+-- name: delete_checkpoints
+DELETE FROM checkpoints c USING unnest($1::text[], $2::bigint[]) d(run, step) WHERE c.run = d.run AND c.step = d.step
+-- name: delete_recorded
+DELETE FROM recorded r USING unnest($1::text[], $2::text[], $3::int[], $4::int[]) d(run, node, attempt, call)
+  WHERE r.run = d.run AND r.node = d.node AND r.attempt = d.attempt AND r.call = d.call
 -- name: delete_history
 DELETE FROM history h USING unnest($1::text[], $2::bigint[]) d(run, sequence) WHERE h.run = d.run AND h.sequence = d.sequence
 -- name: delete_events
@@ -299,6 +314,10 @@ SELECT {stream} FROM stream WHERE run = $1 AND sequence = $2
 -- name: get_inbox
 SELECT {inbox@v} FROM inbox v JOIN unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) k(run, node, variable, slot)
   ON v.run = k.run AND v.node = k.node AND v.variable = k.variable AND v.slot = k.slot
+-- name: get_checkpoints
+SELECT {checkpoints} FROM checkpoints WHERE run = $1 AND step = $2
+-- name: get_recorded
+SELECT {recorded} FROM recorded WHERE run = $1 AND node = $2 AND attempt = $3 AND call = $4
 -- name: get_observations
 SELECT {observations} FROM observations WHERE run = $1 AND number = $2
 -- name: streams_after
@@ -347,6 +366,23 @@ SELECT {stream} FROM stream WHERE run = $1 AND sequence > $2 ORDER BY sequence L
 SELECT {inbox} FROM inbox WHERE run = $1 ORDER BY node, variable, slot
 -- name: ValuesFor
 SELECT {inbox} FROM inbox WHERE run = $1 AND node = $2 AND variable = $3 ORDER BY slot
+-- name: ValuesAt
+SELECT {inbox} FROM inbox WHERE run = $1 AND node = ANY($2::text[]) ORDER BY node, variable, slot
+-- name: StateChain
+SELECT {checkpoints} FROM checkpoints WHERE run = $1 AND step <= $2 AND step >= (
+  SELECT max(step) FROM checkpoints WHERE run = $1 AND step <= $2 AND whole) ORDER BY step
+-- name: CheckpointsOf
+SELECT {checkpoints} FROM checkpoints WHERE run = $1 AND step < $2 ORDER BY step DESC LIMIT $3
+-- name: CheckpointsBetween
+SELECT {checkpoints} FROM checkpoints WHERE run = $1 AND step >= $2 AND step < $3 ORDER BY step
+-- name: LabelledCheckpoint
+-- checkpoints_labelled
+SELECT {checkpoints} FROM checkpoints WHERE run = $1 AND label IS NOT NULL AND strpos(label, chr(10) || $2::text || chr(10)) > 0
+ORDER BY step DESC LIMIT 1
+-- name: RecordedBy
+SELECT {recorded} FROM recorded WHERE run = $1 AND node = $2 ORDER BY attempt, call
+-- name: RecordedOf
+SELECT {recorded} FROM recorded WHERE run = $1 ORDER BY node, attempt, call
 -- name: SnapshotOf
 SELECT {snapshots} FROM snapshots WHERE run = $1
 -- name: ObservationsOf
@@ -394,7 +430,9 @@ SELECT {work@u}, {runs@r} FROM u CROSS JOIN LATERAL (SELECT * FROM runs WHERE ru
 -- name: promote
 -- work_delayed; skips what is locked, the next poll takes it. What is due next comes back: of those that were let in
 -- just now the rows are still as they were here, so only later ones count, unless there were too many for once.
-WITH n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now),
+-- A server that dies may forget it, and whoever asks next does it again: nobody waits for the disk.
+WITH n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+    set_config('synchronous_commit', 'off', true) AS not_synced),
 d AS MATERIALIZED (SELECT ctid AS place FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
     AND due <= (SELECT now FROM n) LIMIT 1000 FOR UPDATE SKIP LOCKED),
 u AS (UPDATE work w SET gate = 0 FROM d WHERE w.ctid = d.place)
@@ -549,6 +587,10 @@ DELETE FROM stream WHERE run = ANY($1::text[])
 DELETE FROM snapshots WHERE run = ANY($1::text[])
 -- name: prune_inbox
 DELETE FROM inbox WHERE run = ANY($1::text[])
+-- name: prune_checkpoints
+DELETE FROM checkpoints WHERE run = ANY($1::text[])
+-- name: prune_recorded
+DELETE FROM recorded WHERE run = ANY($1::text[])
 -- name: prune_observations
 DELETE FROM observations WHERE run = ANY($1::text[])
 -- name: prune_runs
@@ -567,6 +609,8 @@ UNION ALL SELECT 'stream', count(*) FROM stream WHERE NOT EXISTS (SELECT 1 FROM 
 UNION ALL SELECT 'snapshots', count(*) FROM snapshots WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 UNION ALL SELECT 'observations', count(*) FROM observations WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 UNION ALL SELECT 'inbox', count(*) FROM inbox WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
+UNION ALL SELECT 'checkpoints', count(*) FROM checkpoints WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
+UNION ALL SELECT 'recorded', count(*) FROM recorded WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 -- name: miscounted
 -- Runs whose counters disagree with their work: G10 says that no crash leaves one.
 SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))

@@ -27,6 +27,12 @@ ON CONFLICT (run) DO UPDATE SET sequence = excluded.sequence, state = excluded.s
 -- name: insert_inbox
 INSERT INTO inbox ({inbox}) VALUES ({inbox?})
 ON CONFLICT (run, node, variable, slot) DO UPDATE SET value = excluded.value, source = excluded.source
+-- name: insert_checkpoints
+INSERT INTO checkpoints ({checkpoints}) VALUES ({checkpoints?})
+-- name: insert_recorded
+INSERT INTO recorded ({recorded}) VALUES ({recorded?})
+ON CONFLICT (run, node, attempt, call) DO UPDATE SET response = excluded.response, response_hash = excluded.response_hash,
+  error = excluded.error, duration = excluded.duration
 -- name: insert_observations
 INSERT INTO observations ({observations}) VALUES ({observations?})
 
@@ -65,6 +71,10 @@ WHERE run = ? AND node = ? AND attempt = ? AND token = ?
 DELETE FROM work WHERE run = ? AND node = ? AND attempt = ?
 -- name: delete_inbox
 DELETE FROM inbox WHERE run = ? AND node = ? AND variable = ? AND slot = ?
+-- name: delete_checkpoints
+DELETE FROM checkpoints WHERE run = ? AND step = ?
+-- name: delete_recorded
+DELETE FROM recorded WHERE run = ? AND node = ? AND attempt = ? AND call = ?
 -- name: delete_waits
 DELETE FROM waits WHERE run = ? AND slot = ?
 -- name: delete_history
@@ -108,6 +118,10 @@ SELECT {stream} FROM stream WHERE run = ? AND sequence = ?
 SELECT {snapshots} FROM snapshots WHERE run = ?
 -- name: get_inbox
 SELECT {inbox} FROM inbox WHERE run = ? AND node = ? AND variable = ? AND slot = ?
+-- name: get_checkpoints
+SELECT {checkpoints} FROM checkpoints WHERE run = ? AND step = ?
+-- name: get_recorded
+SELECT {recorded} FROM recorded WHERE run = ? AND node = ? AND attempt = ? AND call = ?
 -- name: get_observations
 SELECT {observations} FROM observations WHERE run = ? AND number = ?
 
@@ -150,6 +164,23 @@ SELECT {stream} FROM stream WHERE run = ? AND sequence > ? ORDER BY sequence LIM
 SELECT {inbox} FROM inbox WHERE run = ? ORDER BY node, variable, slot
 -- name: ValuesFor
 SELECT {inbox} FROM inbox WHERE run = ? AND node = ? AND variable = ? ORDER BY slot
+-- name: ValuesAt
+SELECT {inbox} FROM inbox WHERE run = ? AND node IN (SELECT value FROM json_each(?)) ORDER BY node, variable, slot
+-- name: StateChain
+SELECT {checkpoints} FROM checkpoints WHERE run = ?1 AND step <= ?2 AND step >= (
+  SELECT max(step) FROM checkpoints WHERE run = ?1 AND step <= ?2 AND whole = 1) ORDER BY step
+-- name: CheckpointsOf
+SELECT {checkpoints} FROM checkpoints WHERE run = ? AND step < ? ORDER BY step DESC LIMIT ?
+-- name: CheckpointsBetween
+SELECT {checkpoints} FROM checkpoints WHERE run = ? AND step >= ? AND step < ? ORDER BY step
+-- name: LabelledCheckpoint
+-- checkpoints_labelled
+SELECT {checkpoints} FROM checkpoints WHERE run = ? AND label IS NOT NULL AND instr(label, char(10) || ? || char(10)) > 0
+ORDER BY step DESC LIMIT 1
+-- name: RecordedBy
+SELECT {recorded} FROM recorded WHERE run = ? AND node = ? ORDER BY attempt, call
+-- name: RecordedOf
+SELECT {recorded} FROM recorded WHERE run = ? ORDER BY node, attempt, call
 -- name: SnapshotOf
 SELECT {snapshots} FROM snapshots WHERE run = ?
 -- name: ObservationsOf
@@ -310,6 +341,10 @@ DELETE FROM stream WHERE run = ?
 DELETE FROM snapshots WHERE run = ?
 -- name: prune_inbox
 DELETE FROM inbox WHERE run = ?
+-- name: prune_checkpoints
+DELETE FROM checkpoints WHERE run = ?
+-- name: prune_recorded
+DELETE FROM recorded WHERE run = ?
 -- name: prune_observations
 DELETE FROM observations WHERE run = ?
 -- name: prune_runs
@@ -325,6 +360,8 @@ UNION ALL SELECT 'stream', count(*) FROM stream WHERE run NOT IN (SELECT id FROM
 UNION ALL SELECT 'snapshots', count(*) FROM snapshots WHERE run NOT IN (SELECT id FROM runs)
 UNION ALL SELECT 'observations', count(*) FROM observations WHERE run NOT IN (SELECT id FROM runs)
 UNION ALL SELECT 'inbox', count(*) FROM inbox WHERE run NOT IN (SELECT id FROM runs)
+UNION ALL SELECT 'checkpoints', count(*) FROM checkpoints WHERE run NOT IN (SELECT id FROM runs)
+UNION ALL SELECT 'recorded', count(*) FROM recorded WHERE run NOT IN (SELECT id FROM runs)
 -- name: miscounted
 -- Runs whose counters disagree with their work: G10 says that no crash leaves one.
 SELECT r.id, r.active, (SELECT count(*) FROM work w WHERE w.run = r.id AND w.status IN ('ready', 'leased'))

@@ -1,0 +1,273 @@
+"""What a node of a state graph asks of the outside world: written down as it happens, and given back after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from holdfast.authoring.flow_control import WaitForPerson
+from holdfast.core import failpoints
+from holdfast.core.codec import Codecs, decode_error, encode_error
+from holdfast.core.codec_hooks import encode_hook
+from holdfast.core.codec_label import labelled, unlabelled
+from holdfast.core.errors import PayloadRefused, ReplayMismatch
+from holdfast.core.operations import STALE, Operation, Settled
+from holdfast.core.rows import Recorded, Work
+from holdfast.core.seams import Clock
+from holdfast.core.state_operations import INTERRUPT, AskPerson, RecordCall
+from holdfast.runtime.definitions import known_exception
+
+if TYPE_CHECKING:
+    from holdfast.authoring.state_code import BoundGraph
+
+HIDDEN = "***"
+ALWAYS_HIDDEN = re.compile(r"(?i)authorization|api[-_]?key|password|passwd|secret|access[-_]?token|private[-_]?key")
+SHOWN_BYTES = 2_000
+
+_canonical = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted").encode
+
+Redaction = Callable[[str], bool]
+
+
+def redaction(rules: Iterable[str | re.Pattern[str]] = ()) -> Redaction:
+    """Whether the value under a key is a secret: by the usual names, and by the graph's own rules."""
+    own = [re.compile(re.escape(rule), re.IGNORECASE) if isinstance(rule, str) else rule for rule in rules]
+
+    def is_hidden(key: str) -> bool:
+        return bool(ALWAYS_HIDDEN.search(key)) or any(rule.search(key) for rule in own)
+
+    return is_hidden
+
+
+def redacted(value: Any, is_hidden: Redaction) -> Any:
+    """The value without its secrets."""
+    if isinstance(value, Mapping):
+        return {
+            key: HIDDEN if isinstance(key, str) and is_hidden(key) else redacted(each, is_hidden)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [redacted(each, is_hidden) for each in value]
+    return value
+
+
+def hash_of(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+class CallCoding:
+    """Requests, responses and answers as they are stored, and back."""
+
+    def __init__(self, codecs: Codecs, limit: int, is_hidden: Redaction) -> None:
+        self._codecs = codecs
+        self._limit = limit
+        self._is_hidden = is_hidden
+
+    def request(self, value: Any, where: str) -> tuple[bytes, str]:
+        """A request without its secrets, as it is stored, and its hash: what replay compares."""
+        try:
+            plain = msgspec.json.decode(_canonical(value))
+        except Exception as error:
+            raise PayloadRefused(
+                f"the request of {where} can't be stored: {error}", hint="give plain values, dataclasses or models"
+            ) from None
+        shown = redacted(plain, self._is_hidden)
+        return self.seal(shown, f"the request of {where}"), hash_of(_canonical(shown))
+
+    def response(self, value: Any, where: str) -> tuple[bytes, str]:
+        stored = self.seal(value, f"the response of {where}")
+        return stored, self.response_hash(stored)
+
+    def response_hash(self, stored: bytes) -> str:
+        """Over canonical JSON, whatever the codec."""
+        return hash_of(_canonical(self.unseal(stored)))
+
+    def decoded(self, stored: bytes, where: str) -> Any:
+        found = unlabelled(stored)
+        return self._codecs.decode(found.data, where=f"the response of {where}", codec=found.codec)
+
+    def seal(self, value: Any, where: str) -> bytes:
+        written = self._codecs.encode(value, where=where, limit=self._limit)
+        return labelled(written.data, written.codec)
+
+    def unseal(self, stored: bytes) -> Any:
+        found = unlabelled(stored)
+        return self._codecs.decode(found.data, where="a recorded call", codec=found.codec)
+
+
+def coding_of(code: BoundGraph) -> CallCoding:
+    """How the calls of a graph's nodes are stored."""
+    return CallCoding(code.codecs, code.limit, redaction(code.graph.options.redact))
+
+
+def answer_of(answer: Any, codecs: Codecs, limit: int) -> tuple[bytes, str]:
+    """What a person says to a node, as it is stored, and its hash."""
+    written = codecs.encode(answer, where="the answer", limit=limit)
+    return labelled(written.data, written.codec), hash_of(_canonical(answer))
+
+
+class LiveCalls:
+    """The calls of one attempt. Those that were recorded before a crash or an interrupt are not made again (I42)."""
+
+    def __init__(
+        self,
+        *,
+        work: Work,
+        recording: int,
+        known: Mapping[int, Recorded],
+        coding: CallCoding,
+        clock: Clock,
+        submit: Callable[[Operation], Awaitable[Settled]],
+        heartbeat: Callable[[], Awaitable[None]],
+        note: Callable[[str], None],
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        self._work = work
+        self._recording = recording
+        self._known = known
+        self._coding = coding
+        self._clock = clock
+        self._submit = submit
+        self._heartbeat = heartbeat
+        self._note = note
+        self._is_cancelled = is_cancelled
+        self._loop = asyncio.get_running_loop()
+        self._calls = 0
+
+    def note(self, text: str) -> None:
+        self._note(text)
+
+    async def heartbeat(self) -> None:
+        await self._heartbeat()
+
+    @property
+    def replaying(self) -> bool:
+        return False
+
+    @property
+    def cancelled(self) -> bool:
+        return self._is_cancelled()
+
+    async def record(self, name: str, request: object, call: Callable[[], Awaitable[Any]]) -> Any:
+        asked = self._ask(name, request)
+        if asked.before is not None:
+            return self._again(asked)
+        began = self._clock.monotonic()
+        try:
+            value = await call()
+        except Exception as error:
+            await self._write(asked, began, error=encode_error(error))
+            raise
+        return await self._answered(asked, began, value)
+
+    def record_blocking(self, name: str, request: object, call: Callable[[], Any]) -> Any:
+        """The call is made in the node's own thread; what came of it is written by the loop."""
+        asked = self._ask(name, request)
+        if asked.before is not None:
+            return self._again(asked)
+        began = self._clock.monotonic()
+        try:
+            value = call()
+        except Exception as error:
+            self._on_loop(self._write(asked, began, error=encode_error(error)))
+            raise
+        return self._on_loop(self._answered(asked, began, value))
+
+    async def interrupt(self, payload: object) -> Any:
+        return self.interrupt_blocking(payload)
+
+    def interrupt_blocking(self, payload: object) -> Any:
+        asked = self._ask(INTERRUPT, payload)
+        if asked.before is not None and asked.before.response is not None:
+            return self._again(asked)
+        lease = _lease(self._work)
+        raise WaitForPerson(
+            AskPerson(
+                **lease, recording=self._recording, call=asked.number, request=asked.request, request_hash=asked.digest
+            )
+        )
+
+    def _on_loop(self, what: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result()
+
+    def _ask(self, name: str, request: object) -> _Asked:
+        self._calls += 1
+        where = f"call {self._calls} ({name}) of {self._work.node}"
+        stored, digest = self._coding.request(request, where)
+        return _Asked(self._calls, name, where, stored, digest, self._known.get(self._calls))
+
+    def _again(self, asked: _Asked) -> Any:
+        before = asked.before
+        if before is None or before.name != asked.name or before.request_hash != asked.digest:
+            raise _another_call(self._work, asked)
+        if before.error is not None:
+            raise decode_error(before.error).to_exception(known_exception)
+        return self._coding.decoded(before.response or b"null", asked.where)
+
+    async def _answered(self, asked: _Asked, began: float, value: Any) -> Any:
+        response, response_hash = self._coding.response(value, asked.where)
+        await self._write(asked, began, response=response, response_hash=response_hash)
+        return self._coding.decoded(response, asked.where)  # I14: what it will be in a replay
+
+    async def _write(
+        self,
+        asked: _Asked,
+        began: float,
+        *,
+        response: bytes | None = None,
+        response_hash: str | None = None,
+        error: bytes | None = None,
+    ) -> None:
+        if failpoints.armed:
+            await failpoints.reach("record.before")
+        settled = await self._submit(
+            RecordCall(
+                **_lease(self._work),
+                recording=self._recording,
+                call=asked.number,
+                name=asked.name,
+                request=asked.request,
+                request_hash=asked.digest,
+                response=response,
+                response_hash=response_hash,
+                error=error,
+                duration=int((self._clock.monotonic() - began) * 1_000_000),
+            )
+        )
+        if failpoints.armed:
+            await failpoints.reach("record.after")
+        if settled.verdict == STALE:
+            from holdfast.runtime.attempt import LeaseLost
+
+            raise LeaseLost(f"{self._work.node} of run {self._work.run} lost its lease: stop here")
+
+
+class _Asked(NamedTuple):
+    """A call that a node makes now, and how it was recorded before."""
+
+    number: int
+    name: str
+    where: str
+    request: bytes
+    digest: str
+    before: Recorded | None
+
+
+def _another_call(work: Work, asked: _Asked) -> ReplayMismatch:
+    before = asked.before
+    recorded = "nothing" if before is None else f"{before.name} with {before.request_hash[:19]}"
+    return ReplayMismatch(
+        f"{asked.where} in run {work.run} asks for something else than before it was cut off: it recorded {recorded}, "
+        f"and asks now for {asked.name} with {asked.digest[:19]}",
+        hint="a node must make the same calls again: keep clocks, random numbers and the order of sets out of its "
+        "requests (ctx.rng and ctx.now repeat)",
+    )
+
+
+def _lease(work: Work) -> dict[str, Any]:
+    return {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
