@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test check ledger lock bench big-dag clean setup-test setup-dev
+.PHONY: demo test check ledger lock bench big-dag flows clean setup-test setup-dev
 
 demo: setup-test
 	$(BIN)/python examples/demo/run.py
@@ -40,6 +40,11 @@ bench: setup-test
 # One DAG of 100,000 nodes on each store, in a process that must stay below 1 GiB: a few minutes.
 big-dag: setup-test
 	BIG_DAG_NODES=100000 $(BIN)/python -m pytest -q -rP tests/dags/test_sizes.py
+
+# Random programs as flows: simulated, and on the three stores with workers that vanish. 20,000 take about a quarter of an hour.
+PROGRAMS ?= 20000
+flows: setup-test
+	FLOW_PROGRAMS=$(PROGRAMS) $(BIN)/python -m pytest -q -rP tests/flows/test_random_programs.py tests/flows/test_random_chaos.py
 
 # Leaves .venv alone: it is expensive, and somebody may be working in it.
 clean:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from holdfast.core.operations import Operation
 from holdfast.core.rows import GATE_OPEN, READY, RUNS, WORK
 from holdfast.core.view import Changes, View
@@ -42,19 +44,16 @@ class Commit:
         return [row.id for row in self.changes.rows(RUNS) if row.ended]
 
 
-class Submitted:
+class Submitted(msgspec.Struct, eq=False):
     """An operation with its caller's future and, once decided, its result."""
 
-    __slots__ = ("error", "future", "may_repeat", "number", "operation", "reaches_out", "result")
-
-    def __init__(self, operation: Operation, future: asyncio.Future[Any], number: int) -> None:
-        self.operation = operation
-        self.number = number  # the order of submission
-        self.future = future
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.may_repeat = False  # it may have been committed, and the answer lost
-        self.reaches_out = False  # it concerns runs that it does not name, such as those who wait for its run's end
+    operation: Operation
+    future: asyncio.Future[Any]
+    number: int  # the order of submission
+    result: Any = None
+    error: BaseException | None = None
+    may_repeat: bool = False  # it may have been committed, and the answer lost
+    reaches_out: bool = False  # it concerns runs that it does not name, such as those who wait for its run's end
 
     def deliver(self) -> None:
         if self.future.done():

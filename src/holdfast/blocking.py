@@ -338,9 +338,7 @@ class BlockingEngine:
         by: str = "an operator",
     ) -> BlockingHandle[Any]:
         """A new run that shares what was done, and stays as it is: of a DAG from a node, of a state graph from a step."""
-        forked = self._engine.fork(
-            run, from_node=from_node, step=step, label=label, update=update, key=key, by=by
-        )
+        forked = self._engine.fork(run, from_node=from_node, step=step, label=label, update=update, key=key, by=by)
         return BlockingHandle(self._thread, self._thread.run(forked))
 
     def replay(

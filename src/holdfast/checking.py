@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.core.errors import HoldfastError
-from holdfast.core.queries import AllWork
+from holdfast.core.queries import AllWork, ValuesOf
 from holdfast.core.rows import COMPLETED, Run
+from holdfast.models.flow_code import FlowNotLoaded
 from holdfast.runtime.function_driver import another_python, outside_task, replayed
 from holdfast.store.contract import FindRuns
 
 if TYPE_CHECKING:
     from holdfast.authoring.decider_code import BoundDecider
+    from holdfast.core.flow_graph import FlowGraph
     from holdfast.engine import Engine
 
 OPEN = ("pending", "running", "suspended", "paused", "cancelling")
@@ -109,7 +111,32 @@ async def _check_flow(engine: Engine, run: Run) -> Checked:
     if gone:
         told = f"its graph calls what this code does not have: {', '.join(gone)}"
         return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=told)
+    try:
+        await _check_values(engine, run, graph)
+    except HoldfastError as error:
+        return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=error.message)
     return Checked(run=run.id, workflow=run.workflow, verdict="fine")
+
+
+async def _check_values(engine: Engine, run: Run, graph: FlowGraph) -> None:
+    """What the graph's expressions name must be in the code, and what the run has stored must be readable with it."""
+    from holdfast.core.flow_expression_reading import references_of
+
+    try:
+        code = engine.definitions.flow(run.workflow, graph.signature)
+    except FlowNotLoaded:
+        await engine.definitions.load_flow(engine.store, run.workflow, graph.signature)
+        code = engine.definitions.flow(run.workflow, graph.signature)
+    if code is None:
+        return
+    for node in graph.nodes:
+        for kind, name in references_of(node.expression):
+            if kind == "pure":
+                code.environment.pure_function(name)
+            else:
+                code.environment.type_named(name)
+    for value in await engine.store.rows(ValuesOf(run.id)):
+        code.load(value.value)
 
 
 async def _check_dag(engine: Engine, run: Run) -> Checked:

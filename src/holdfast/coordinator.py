@@ -278,15 +278,17 @@ class Coordinator:
         fast: list[Submitted] = []
         slow: list[Submitted] = []
         waiting = {name for item in already_slow for name in item.operation.ordered_by}
-        waiting.update(name for item in batch if item.operation.locked for name in item.operation.ordered_by)
+        locked = {item.number for item in batch if item.operation.locked}
+        if locked:
+            waiting.update(name for item in batch if item.number in locked for name in item.operation.ordered_by)
         # What reaches out may concern any run, so all that was submitted later is decided later.
         reaching = min((item.number for item in already_slow if item.reaches_out), default=self._submitted + 1)
         for item in batch:
             operation = item.operation
             needs: Sequence[Need] = ()
             # Once one operation on a run or key takes the locked path so do all later ones: order is kept.
-            late = operation.locked or item.number > reaching
-            late = late or bool(waiting and not waiting.isdisjoint(operation.ordered_by))
+            late = item.number > reaching or bool(waiting and not waiting.isdisjoint(operation.ordered_by))
+            late = late or item.number in locked
             if late or (needs := self._decide(view, item)):
                 slow.append(item)
                 waiting.update(operation.ordered_by)
@@ -529,7 +531,10 @@ class Coordinator:
     def _commit(self, batch: list[Submitted], view: View, changes: Changes, spent: Spent, *, locked: bool) -> None:
         self.cache.absorb(changes)
         for item in batch:
-            item.deliver()
+            if item.error is not None or item.future.done():
+                item.deliver()
+            else:
+                item.future.set_result(item.result)
         pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
         commit = Commit(view.now, changes, pairs, spent, locked)
         for observer in self.observers:

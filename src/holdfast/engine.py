@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack, overload
@@ -48,6 +48,7 @@ from holdfast.runtime.codecs import open_codecs
 from holdfast.runtime.counting import Counting
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_log import write_flow_log
+from holdfast.runtime.graph_listening import GraphListening
 from holdfast.runtime.stop_requests import StopRequests
 from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
 from holdfast.runtime.stray_events import StrayEventKeeper
@@ -70,6 +71,7 @@ from holdfast.store.contract import Store
 
 if TYPE_CHECKING:
     from holdfast.blocking import BlockingEngine
+    from holdfast.emitters import Emitter
 
 log = logging.getLogger("holdfast.engine")
 
@@ -92,6 +94,7 @@ class Engine(Deciding, Projecting, Operating):
         system: System | None = None,
         store: Store | None = None,
         metrics: t.Metrics | None = None,
+        emitter: Emitter | Sequence[Emitter] | None = None,
         **settings: Any,
     ) -> None:
         self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
@@ -101,6 +104,7 @@ class Engine(Deciding, Projecting, Operating):
         self.registry = registry or default_registry
         self.definitions = RegistryDefinitions(self.registry, self.codecs, self.settings.payload_limit_bytes)
         self.metrics: t.Metrics = metrics or t.Recorder()
+        self._graph_listening = GraphListening(self.definitions, self.metrics, emitter)
         self._levels = t.Levels(self.metrics)
         self._given_store = store
         self._store: Store | None = None
@@ -165,6 +169,8 @@ class Engine(Deciding, Projecting, Operating):
         coordinator.observers.append(self.stray_events.on_commit)
         coordinator.observers.append(lambda commit: self.definitions.folding.absorb(commit.changes))
         coordinator.observers.append(write_flow_log)
+        coordinator.observers.append(self._graph_listening.on_commit)
+        coordinator.claim_observers.append(self._graph_listening.on_claim)
         if os.environ.get("HOLDFAST_TRACE") == "operations":
             tracer = Tracer(sys.stderr.write)
             coordinator.observers.append(tracer.on_commit)

@@ -1,7 +1,7 @@
 """What people and programs see of a state graph's run: the seed's values, under the seed's names.
 
-`document()` of each is plain JSON with a `version`. Attempts are numbered from 1 (I3), and an order key is 16 hex digits,
-since as a number it fits neither a database nor a browser (I39).
+`document()` of each is plain JSON with a `version`. Attempts are numbered from 1 (I3), and an order key is 16 hex
+digits, since as a number it fits neither a database nor a browser (I39).
 """
 
 from __future__ import annotations

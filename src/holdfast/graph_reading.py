@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.codec import decode_error
@@ -25,10 +26,10 @@ from holdfast.graph_documents import (
     WorkItem,
     moment,
 )
+from holdfast.graph_steps import GraphWithoutCode, Step, each_step, labels_of
 from holdfast.models.state_code import GRAPH
-from holdfast.models.state_memory import Known, frontier_of, put_together, totals_of
-
-from holdfast.runtime.recorded_calls import coding_of
+from holdfast.models.state_memory import frontier_of, put_together, totals_of
+from holdfast.runtime.recorded_calls import CallCoding, redaction
 
 if TYPE_CHECKING:
     from holdfast.authoring.state_code import BoundGraph
@@ -50,31 +51,29 @@ def code_of_run(engine: Engine, run: Run) -> BoundGraph:
     return code
 
 
+def reader_of_run(engine: Engine, run: Run) -> BoundGraph | GraphWithoutCode:
+    """Who reads what is stored of a run: the graph's code, whose states are the author's, or else nobody in particular.
+
+    Looking needs no code: without it, states are plain values.
+    """
+    code = engine.definitions.state_graph(run.workflow) if run.model == GRAPH else code_of_run(engine, run)
+    return GraphWithoutCode(engine.codecs) if code is None else code
+
+
 async def checkpoints(engine: Engine, run: Run) -> list[CheckpointDocument[Any]]:
     """Every checkpoint that is kept, oldest first, each with its state."""
-    code = code_of_run(engine, run)
-    rows: list[Checkpoint] = []
-    before = LATEST
-    while page := await engine.store.rows(CheckpointsOf(run.id, before, PAGE)):
-        rows += page
-        before = page[-1].step
-    rows.reverse()
+    code = reader_of_run(engine, run)
     recorded = await _recorded_by_step(engine, run, code)
-    found: list[CheckpointDocument[Any]] = []
-    chain: list[Checkpoint] = []
-    for row in rows:
-        chain = [row] if row.whole else [*chain, row]
-        known = put_together(chain, code)
-        chain = [_as_whole(chain, known, code)]  # so that each step is put together once
-        found.append(_document(run, row, known, code, recorded.get(row.step, ())))
-    return found
+    return [
+        _document(run, step, code, recorded.get(step.row.step, ())) async for step in each_step(engine.store, run, code)
+    ]
 
 
 async def checkpoint(
     engine: Engine, run: Run, *, step: int | None = None, label: str | None = None
 ) -> CheckpointDocument[Any]:
     """One checkpoint: the latest, that of a step, or the latest with a label."""
-    code = code_of_run(engine, run)
+    code = reader_of_run(engine, run)
     step = await step_at(engine, run, step=step, label=label)
     chain: list[Checkpoint] = await engine.store.rows(StateChain(run.id, step))
     if not chain or chain[-1].step != step:
@@ -83,7 +82,8 @@ async def checkpoint(
             hint="handle.checkpoints() lists them; a graph with keep_checkpoints keeps the latest only",
         )
     recorded = await _recorded_by_step(engine, run, code)
-    return _document(run, chain[-1], put_together(chain, code), code, recorded.get(step, ()))
+    known = put_together(chain, code)
+    return _document(run, Step(chain[-1], known.fields, known.frontier), code, recorded.get(step, ()))
 
 
 async def step_at(engine: Engine, run: Run, *, step: int | None = None, label: str | None = None) -> int:
@@ -103,13 +103,13 @@ async def step_at(engine: Engine, run: Run, *, step: int | None = None, label: s
 
 async def scheduler(engine: Engine, run: Run) -> SchedulerState:
     """What the run does now, and has done."""
-    code = code_of_run(engine, run)
+    code = reader_of_run(engine, run)
     latest: list[Checkpoint] = await engine.store.rows(CheckpointsOf(run.id, LATEST, 1))
     open_work: list[Work] = await engine.store.rows(OpenWork(run.id))
     row = latest[0]
     totals = totals_of(row)
     waiting = 0 if run.ended else max(0, len(frontier_of(row, code)) - run.due)
-    queued = min(waiting, code.queue_depth)
+    queued = min(waiting, code.queue_depth or waiting)  # without the code nobody knows how many it may hold
     ready = sum(work.status not in (LEASED, BLOCKED) for work in open_work)
     return SchedulerState(
         active_nodes=sum(work.status == LEASED for work in open_work),
@@ -133,7 +133,7 @@ async def scheduler(engine: Engine, run: Run) -> SchedulerState:
 
 async def interrupts(engine: Engine, run: Run) -> list[Interrupt]:
     """The questions that nodes of this run wait for answers to."""
-    code = code_of_run(engine, run)
+    calls = _calls_of(reader_of_run(engine, run))
     found = []
     for work in await engine.store.rows(OpenWork(run.id)):
         if work.status != BLOCKED or work.kind != NODE:
@@ -141,18 +141,19 @@ async def interrupts(engine: Engine, run: Run) -> list[Interrupt]:
         rows: list[Recorded] = await engine.store.rows(RecordedBy(run.id, work.node))
         for row in rows:
             if row.kind == "interrupt" and row.response is None:
-                found.append(Interrupt(node=work.node, payload=coding_of(code).unseal(row.request), since=moment(row.at)))
+                found.append(Interrupt(node=work.node, payload=calls.unseal(row.request), since=moment(row.at)))
     return found
 
 
 async def recorded_ios(engine: Engine, run: Run) -> list[RecordedIO]:
     """Every call that the run's nodes have recorded."""
-    code = code_of_run(engine, run)
+    code = reader_of_run(engine, run)
     rows: list[Recorded] = await engine.store.rows(RecordedOf(run.id))
     return sorted((recorded_io(row, code) for row in rows), key=lambda call: (call.step_id, call.timestamp, call.call))
 
 
-def recorded_io(row: Recorded, code: BoundGraph) -> RecordedIO:
+def recorded_io(row: Recorded, code: BoundGraph | GraphWithoutCode) -> RecordedIO:
+    calls = _calls_of(code)
     return RecordedIO(
         step_id=step_of(row.node),
         node_id=row.node,
@@ -160,8 +161,8 @@ def recorded_io(row: Recorded, code: BoundGraph) -> RecordedIO:
         call=row.call,
         name=row.name,
         kind=row.kind,
-        request=coding_of(code).unseal(row.request),
-        response=None if row.response is None else coding_of(code).unseal(row.response),
+        request=calls.unseal(row.request),
+        response=None if row.response is None else calls.unseal(row.response),
         error=None if row.error is None else decode_error(row.error).message,
         hash=row.response_hash,
         request_hash=row.request_hash,
@@ -170,41 +171,39 @@ def recorded_io(row: Recorded, code: BoundGraph) -> RecordedIO:
     )
 
 
-async def _recorded_by_step(engine: Engine, run: Run, code: BoundGraph) -> dict[int, list[RecordedIO]]:
+def _calls_of(code: BoundGraph | GraphWithoutCode) -> CallCoding:
+    return CallCoding(code.codecs, 0, redaction())  # only to read: what was hidden is not stored
+
+
+async def _recorded_by_step(
+    engine: Engine, run: Run, code: BoundGraph | GraphWithoutCode
+) -> dict[int, list[RecordedIO]]:
     by_step: dict[int, list[RecordedIO]] = {}
     for call in await recorded_ios(engine, run):
         by_step.setdefault(call.step_id, []).append(call)
     return by_step
 
 
-def _as_whole(chain: list[Checkpoint], known: Known, code: BoundGraph) -> Checkpoint:
-    from msgspec.structs import replace
-
-    from holdfast.core.state_outcomes import joined
-
-    return replace(chain[-1], whole=True, state=code.seal(joined(known.fields)))
-
-
 def _document(
-    run: Run, row: Checkpoint, known: Known, code: BoundGraph, recorded: Any
+    run: Run, step: Step, code: BoundGraph | GraphWithoutCode, recorded: Sequence[RecordedIO]
 ) -> CheckpointDocument[Any]:
-    labels = tuple(label for label in (row.label or "").split("\n") if label)
+    row, labels = step.row, labels_of(step.row)
     return CheckpointDocument(
         run_id=run.id,
         step_id=row.step,
-        state=code.state_for(known.fields, None),
+        state=code.state_for(step.fields, None),
         frontier=tuple(
             WorkItem(
                 step_id=row.step + 1,
                 order_key=item.order_key,
                 node_id=item.node,
-                state=code.state_for(known.fields, item.sent),
+                state=code.state_for(step.fields, item.sent),
                 parent_node_id=item.parents[0][0] if item.parents else None,
                 edge_index=item.parents[0][1] if item.parents else 0,
                 path=item.path,
                 parents=item.parents,
             )
-            for item in known.frontier
+            for item in step.frontier
         ),
         rng_seed=run_seed(run.id),
         recorded_ios=tuple(recorded),

@@ -1,8 +1,8 @@
 """Replay of a state graph's run: every node runs again on what was recorded, and nothing outside is touched (I45).
 
-Three modes. `strict` raises `ReplayMismatch` at the first thing that differs, with both sides. `lenient` goes on with what
-was recorded and reports all of them. `live` makes the recorded calls again, goes on with what was recorded, and reports
-where the world answers differently now. Nothing is written in any of them.
+Three modes. `strict` raises `ReplayMismatch` at the first thing that differs, with both sides. `lenient` goes on with
+what was recorded and reports all of them. `live` makes the recorded calls again, goes on with what was recorded, and
+reports where the world answers differently now. Nothing is written in any of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Difference:
     call: int | None = None
 
     def __str__(self) -> str:
-        return f"step {self.step}, {self.node}: {self.what}\n  recorded: {_shown(self.recorded)}\n  now:      {_shown(self.found)}"
+        sides = f"  recorded: {_shown(self.recorded)}\n  now:      {_shown(self.found)}"
+        return f"step {self.step}, {self.node}: {self.what}\n{sides}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -317,6 +317,11 @@ class Handle(Generic[R]):
         """The graph that this run follows now."""
         row = await self._row()
         graph = await self._engine.definitions.load(self._engine.store, row)
+        if row.model == GRAPH:
+            raise DagError(
+                f"run {self.id} of {row.workflow} is a state graph, and no DAG",
+                hint=f"`holdfast graph {self.id}` draws it, `holdfast checkpoints {self.id}` shows its steps",
+            )
         if graph is None:
             raise DagError(
                 f"workflow {row.workflow} of run {self.id} is not known here, or is no DAG",
@@ -413,7 +418,16 @@ class Handle(Generic[R]):
         ]
 
     async def mermaid(self) -> str:
-        """The graph with the state of every node, for a page or a document."""
+        """The graph with the state of every node, for a page or a document; of a state graph, with the taken path."""
+        row = await self._row()
+        if row.model == GRAPH:
+            from holdfast.graph_path import path_of
+            from holdfast.graph_reading import code_of_run
+
+            code = code_of_run(self._engine, row)
+            path = await path_of(self._engine.store, row, code)
+            shown = {name: node.shown for name, node in path.nodes.items()}
+            return code.graph.mermaid(states=shown, taken=path.taken)
         states = {state.id: state.state for state in await self.nodes_with_state()}
         return (await self.dag()).mermaid(states)
 

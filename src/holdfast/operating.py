@@ -22,6 +22,7 @@ from holdfast.start_options import Identified, checked_text
 from holdfast.store.contract import Finding, FindRuns, StoreStats, WorkerRow
 
 if TYPE_CHECKING:
+    from holdfast.graph_diff import RunDiff
     from holdfast.graph_replay import ReplayReport
 
 PRUNE_BATCH = 200
@@ -83,6 +84,16 @@ class Operating(EnginePart):
 
         source = checked_text(run if isinstance(run, str) else run.id, "a run id")
         return await replay(self._engine, await self._engine.get(source)._row(), mode)
+
+    async def diff(self, first: str | Identified, second: str | Identified) -> RunDiff:
+        """Two runs of state graphs compared, state by state: the first step that differs, and every field with both."""
+        from holdfast.graph_diff import diff
+
+        rows = []
+        for run in (first, second):
+            known = checked_text(run if isinstance(run, str) else run.id, "a run id")
+            rows.append(await self._engine.get(known)._row())
+        return await diff(self._engine, rows[0], rows[1])
 
     async def _fork_graph(
         self, source: str, step: int | None, label: str | None, update: Mapping[str, Any], key: str | None, by: str

@@ -70,6 +70,7 @@ class WorkerByHand:
             workflows=names.known_workflows(),
             actions=names.known_actions(),
         )
+        await self.engine.store.promote((QUEUE,))  # what became due meanwhile
         found = await self.engine.store.claim(request)
         self.engine.coordinator.remember(found)
         return found

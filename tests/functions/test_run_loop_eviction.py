@@ -226,7 +226,7 @@ def test_i49_eviction_at_every_await_calls_records_and_starts_nothing(
             loop.evict()
             gc.collect(0)
             assert requests == []
-            assert loop.closed
+            assert loop.is_closed()
             assert not loop.pending
             assert not loop.new_requests()
             assert not loop.withdrawn_requests()

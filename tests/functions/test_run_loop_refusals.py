@@ -390,10 +390,10 @@ def test_a_turn_inside_a_task_is_refused() -> None:
         assert list(loop.pending) == ["#1"]
         with pytest.raises(RuntimeError, match="inside the task"):
             loop.evict()
-        assert not loop.closed
+        assert not loop.is_closed()
         asyncio.get_running_loop().call_soon(loop.evict)
         await asyncio.sleep(0)
-        assert loop.closed
+        assert loop.is_closed()
 
     asyncio.run(outside())
 
@@ -408,7 +408,7 @@ def test_a_turn_inside_a_turn_of_the_same_run_is_refused() -> None:
     loop = RunLoop("r-7", now_us=STARTED_US)
     loop.begin(main)
     assert "inside its own turn" in str(loop.complaints[0].error)
-    assert not loop.closed
+    assert not loop.is_closed()
     loop.evict()
 
 

@@ -138,7 +138,9 @@ def test_a_reducer_that_raises_is_named_with_its_field_the_node_and_the_line() -
     def picky(current: int, given: int) -> int:
         raise ValueError("no more")
 
-    with pytest.raises(GraphError, match=r"picky of field 'it' of State raised ValueError.*node 'a'.*no more") as caught:
+    with pytest.raises(
+        GraphError, match=r"picky of field 'it' of State raised ValueError.*node 'a'.*no more"
+    ) as caught:
         merged(int, picky, 1, 2)
     assert "test_reducers.py" in caught.value.message
 

@@ -14,6 +14,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.authoring.state_types import StateType
+from holdfast.core.codec import DEFAULT_CODECS
 from holdfast.core.errors import GraphError, PayloadRefused
 
 
@@ -98,6 +99,13 @@ def test_equal_states_are_equal_bytes_with_keys_and_sets_in_order() -> None:
     assert one["table"] == b'{"a":1,"b":{"y":2,"z":1}}'
     models = [kind(Model).encode_whole(Model(name="x", seen=set(order)), "it")["seen"] for order in ("cab", "bca")]
     assert models == [b'["a","b","c"]'] * 2
+
+
+def test_i12_keys_that_are_no_texts_are_put_in_order_too() -> None:
+    one = DEFAULT_CODECS.canonical({10: "x", 9: "y"}, dict[int, str], where="the input")
+    assert (
+        one == DEFAULT_CODECS.canonical({9: "y", 10: "x"}, dict[int, str], where="the input") == b'{"10":"x","9":"y"}'
+    )
 
 
 @pytest.mark.parametrize("cls", [Typed, Data, Struct, Model])

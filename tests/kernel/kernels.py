@@ -17,6 +17,7 @@ from holdfast.models.decider_code import DeciderCode
 from holdfast.models.decisions import decisions
 from holdfast.models.folding import Folding
 from holdfast.store.contract import ClaimRequest, Store
+from tests.kernel.little_graph import LITTLE, LittleGraph
 from tests.kernel.tally import TALLY, Tally
 from tests.support.stores import Site, VirtualClock
 
@@ -56,13 +57,17 @@ class Workflows:
     def decider(self, workflow: str) -> DeciderCode | None:
         return Tally() if workflow == TALLY else None
 
+    def state_graph(self, workflow: str) -> LittleGraph | None:
+        return LittleGraph() if workflow == LITTLE else None
+
 
 def make_coordinator(
     store: Store, clock: Clock, *, extra: Mapping[type[Operation], Any] | None = None, **options: Any
 ) -> Coordinator:
     folding = Folding()
     known = decisions(Workflows(), folding=folding)
-    coordinator = Coordinator(store, known | dict(extra or {}), clock, **options)
+    known.update(extra or {})
+    coordinator = Coordinator(store, known, clock, **options)
     coordinator.observers.append(lambda commit: folding.absorb(commit.changes))
     return coordinator
 

@@ -67,8 +67,10 @@ from holdfast.core.projection_operations import (
     RebuildProjection,
     SkipEvent,
 )
+from holdfast.core.state_operations import AnswerPerson, AskPerson, ForkGraph, RecordCall
 from holdfast.store.contract import Store
 from tests.kernel.kernels import GRAPHS, complete, opened_kernel, start
+from tests.kernel.little_graph import begin, done
 from tests.kernel.tally import INSTANCE, enqueue, execute
 from tests.support.stores import Site, empty, every_row
 
@@ -94,11 +96,17 @@ AT_PROJECTION: dict[str, Any] = AT | {"node": "projection"}
 PLACE = EventPlace(position=8, type="Happened", workflow="d", key="k", sequence=3)
 STOPPED = [PROJECTION, FailProjection(**AT_PROJECTION, error=b"{}", place=PLACE)]
 IN_INBOX = [enqueue("s1"), enqueue("s2"), ClaimWork(**AT_INBOX, worker="w")]
+AT_NODE: dict[str, Any] = AT | {"node": "a@1"}
+ASK = AskPerson(**AT_NODE, recording=1, call=1, request=b"{}", request_hash="q")
 # Without a command id, a second submission is another input: only the coordinator, who lost an answer, repeats one.
 ONLY_REPEATED_BY_THE_COORDINATOR: dict[str, tuple[Sequence[Operation], Operation]] = {
     "execute": ([execute("s1")], execute("s2", effects=1)),
     "execute, the first input of an instance": ([], execute("s1", timers={"k": 5_000_000})),
     "execute, observed": ([], execute("s1", "c", observe="payload", effects=1)),  # a duplicate would be observed as one
+    "record a call": (
+        [begin("r")],
+        RecordCall(**AT_NODE, recording=1, call=1, name="search", request=b"{}", request_hash="q", response=b"1"),
+    ),
 }
 
 DEAD_EVENT = [FUNCTION, SendEvent(run="r", event="e", name="go", on_target_end="dead"), CancelRun(run="r", force=True)]
@@ -221,6 +229,20 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
     "skip an event": (STOPPED, SkipEvent(run="r", position=8)),
     "discard, of a projection": (STOPPED, DiscardDead(run="r", node="projection")),
     "retry, of a projection": (STOPPED, RetryRun(run="r")),
+    "start a graph": ([], begin("r")),
+    "close a step of a graph": ([begin("r")], done("r", "a@1", '{"n":1}')),
+    "settle one of two items of a graph": ([begin("r"), done("r", "a@1")], done("r", "b@2", '{"all":[1]}')),
+    "close a step with a join": (
+        [begin("r"), done("r", "a@1"), done("r", "b@2", '{"all":[1]}')],
+        done("r", "c@2", '{"all":[2]}'),
+    ),
+    "close a step whose merge fails": (
+        [begin("r"), done("r", "a@1"), done("r", "b@2", '{"n":1}')],
+        done("r", "c@2", '{"n":2}'),
+    ),
+    "ask a person": ([begin("r")], ASK),
+    "answer a person": ([begin("r"), ASK], AnswerPerson(run="r", answer=b'"yes"', answer_hash="h")),
+    "fork a graph": ([begin("s"), done("s", "a@1")], ForkGraph(run="r", source="s", step=1, update=b'{"n":7}')),
     "discard": (DEAD, DiscardDead(run="r", node="only")),
     "hold": ([], SetHold(scope="queue", name="q")),
     "release a hold": ([SetHold(scope="queue", name="q")], SetHold(scope="queue", name="q", on=False)),
@@ -229,7 +251,8 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
 
 def test_k8_every_kind_of_operation_is_repeated_here() -> None:
     """A new operation needs a case."""
-    assert {type(operation) for _, operation in CASES.values()} == set(AnyOperation.__args__)
+    cases = CASES | ONLY_REPEATED_BY_THE_COORDINATOR
+    assert {type(operation) for _, operation in cases.values()} == set(AnyOperation.__args__)
 
 
 def _agrees(operation: Operation, first: Any, second: Any) -> bool:

@@ -12,13 +12,29 @@ from holdfast.authoring.durations import instant
 from holdfast.authoring.flows import Flow, FlowEnvironment
 from holdfast.authoring.registry import Registry
 from holdfast.core.codec import CallCodec, Codecs, decode_stored_result, encode_stored_result
-from holdfast.core.errors import MissingJob
+from holdfast.core.codec_formats import JSON
+from holdfast.core.codec_label import labelled, unlabelled
+from holdfast.core.errors import MissingJob, PayloadTooLarge
 from holdfast.core.flow_graph import CallOptions, FlowGraph
-from holdfast.core.flow_values import decode_value, encode_value
+from holdfast.core.flow_values import decode_value, encode_value, unpack
 from holdfast.core.flow_waits import FlowWait
 from holdfast.models.flow_code import NewCall
 
-__all__ = ["BoundFlow"]
+__all__ = ["BoundFlow", "UnreadableFlow"]
+
+
+class UnreadableFlow:
+    """A version of a flow that this process can't follow: whatever is asked of it is for another worker to answer."""
+
+    def __init__(self, flow: Flow[..., Any], reason: str) -> None:
+        self.flow = flow
+        self._reason = reason
+
+    def __getattr__(self, name: str) -> Any:
+        raise MissingJob(
+            f"a version of flow {self.flow.name} can't be followed here: {self._reason}",
+            hint="start a worker with the code that the run was started with, or cancel the run",
+        )
 
 
 class BoundFlow:
@@ -83,11 +99,22 @@ class BoundFlow:
     def result(self, value: Any) -> bytes:
         return encode_stored_result(self.flow.call, self._codecs, self._limit, value)
 
-    def store(self, value: Any, variable: str) -> bytes:
-        return encode_value(value, self.environment.known_types, variable)
+    def store(self, value: Any, variable: str, node: str) -> bytes:
+        known, codec = self.environment.known_types, self._codecs.default
+        data = encode_value(value, known, variable, codec.encode)
+        if len(data) > self._limit:
+            raise PayloadTooLarge(
+                f"variable {variable} of flow {self.flow.name}, which is kept for node {node}, is {len(data):,} bytes, "
+                f"over the limit of {self._limit:,}",
+                hint="store the data elsewhere and pass a reference to it, or raise the engine's payload_limit_bytes",
+            )
+        return labelled(data, codec.tag)
 
     def load(self, data: bytes) -> Any:
-        return decode_value(data, self.environment.known_types)
+        stored = unlabelled(data)
+        if stored.codec == JSON.tag:
+            return decode_value(stored.data, self.environment.known_types)
+        return unpack(self._codecs.of(stored.codec).decode(stored.data, Any), self.environment.known_types)
 
     def _call_codec(self, name: str) -> CallCodec:
         found: Any = self._registry.actions.get(name) or self._registry.workflows.get(name)

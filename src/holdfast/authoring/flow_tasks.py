@@ -25,7 +25,8 @@ from holdfast.core.flow_expressions import Expression
 __all__ = ["compile_task_group", "refuse_doubtful_results", "tasks_as_results"]
 
 _FORMS: Final = (
-    "write `a = tg.create_task(f(x))`, `tg.create_task(f(x))`, a list or a `for` of it; compute the rest before the block"
+    "write `a = tg.create_task(f(x))`, `tg.create_task(f(x))`, a list or a `for` of it, "
+    "and compute the rest before the block"
 )
 
 

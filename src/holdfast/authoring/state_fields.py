@@ -24,13 +24,19 @@ Written = tuple[str, bytes]
 """A node, and what it gave for a field."""
 
 
+_sorted_encode: Final = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted").encode
+
+
 class _CanonicalJson:
     """JSON with keys in order. No row carries its tag: what is stored is sealed with the engine's codec."""
 
     tag: Final = "canonical-json"
 
-    def __init__(self) -> None:
-        self.encode: Final = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted").encode
+    def encode(self, plain: object, /) -> bytes:
+        try:
+            return _sorted_encode(plain)
+        except TypeError:  # it sorts texts only: keys of other types become texts first
+            return _sorted_encode(msgspec.json.decode(JSON.encode(plain)))
 
     def decode(self, data: bytes, annotation: object, /) -> object:
         return JSON.decode(data, annotation)

@@ -48,6 +48,10 @@ class GraphOptions:
                 )
             object.__setattr__(self, "backpressure_seconds", float(waits))
         validated_name(self.queue, f"the queue of {owner}")
+        if self.emitter is not None:
+            from holdfast.emitters import checked_emitters  # for those who have one
+
+            checked_emitters(self.emitter, f"emitter= of {owner}")
         self._check_redaction()
 
     def _check_count(self, option: str, meaning: str) -> None:

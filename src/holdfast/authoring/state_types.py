@@ -60,14 +60,14 @@ class StateType:
         return self.kind != "TypedDict" and isinstance(value, self.cls)
 
     def encode_part(self, part: Mapping[str, object], whose: str, limit: int = DEFAULT_LIMIT_BYTES) -> dict[str, bytes]:
-        """Some fields' values; GraphError for a field that the state lacks, PayloadRefused for a wrong value."""
+        """Some fields' values, by name; GraphError for one that the state lacks, PayloadRefused for a wrong value."""
         encoded = {}
         for name, value in part.items():
             field = self.fields.get(name)
             if field is None:
                 raise self.unknown(name, whose)
             encoded[name] = field.encode(value, f"field {name!r} of {whose}", limit)
-        return encoded
+        return dict(sorted(encoded.items()))
 
     def encode_whole(self, given: object, whose: str, limit: int = DEFAULT_LIMIT_BYTES) -> dict[str, bytes]:
         """A state that a run begins with: an instance of the class, or its fields by name; the rest are defaults."""

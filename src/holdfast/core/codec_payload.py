@@ -25,7 +25,7 @@ CODEC_CHOICES: Final = '"json", "msgpack", "module:name" of a codec of your own,
 CODEC_FORM: Final = "a codec has `tag`, `encode(plain)` and `decode(data, annotation)`; see hf.Codec"
 _SAMPLE: Final = {"sample": [None, True, -1, 0.5, "é"]}
 
-_canonical_encode: Final = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted").encode
+_sorted_encode: Final = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted").encode
 
 
 class Encoded(msgspec.Struct, frozen=True, gc=False):
@@ -90,7 +90,11 @@ class Codecs:
 
         Not for storing, since dicts lose their order; for digests that decide whether two inputs are the same.
         """
-        return _canonical_encode(shape_of(annotation, where).to_plain(value))
+        plain = shape_of(annotation, where).to_plain(value)
+        try:
+            return _sorted_encode(plain)
+        except TypeError:  # it sorts texts only: keys of other types become texts first
+            return _sorted_encode(msgspec.json.decode(JSON.encode(plain)))
 
     def write(self, value: object, shape: Shape, where: str, limit: int, depth: int = 0) -> bytes:
         """`encode` for callers that keep the shape; a negative depth allows for containers of their own around it."""

@@ -7,6 +7,7 @@ from holdfast.core import flow_waits as flows
 from holdfast.core import function_operations as functions
 from holdfast.core import operations as kernel
 from holdfast.core import projection_operations as projections
+from holdfast.core import state_operations as graphs
 
 AnyOperation = (
     kernel.StartRun
@@ -46,6 +47,10 @@ AnyOperation = (
     | projections.FailProjection
     | projections.RebuildProjection
     | projections.SkipEvent
+    | graphs.RecordCall
+    | graphs.AskPerson
+    | graphs.AnswerPerson
+    | graphs.ForkGraph
 )
 
 AnyResult = kernel.Started | kernel.Settled | kernel.Changed | functions.Stepped | functions.Sent | deciders.Executed

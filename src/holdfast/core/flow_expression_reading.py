@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from holdfast.core.errors import FlowNotSupported
 from holdfast.core.flow_expressions import OPERATIONS
 from holdfast.core.flow_operations import BINARY, COMPARISONS, FUNCTIONS, MUTATOR_NAMES, UNARY
 
-__all__ = ["check_expression", "free_variables", "pattern_names"]
+__all__ = ["check_expression", "free_variables", "pattern_names", "references_of"]
 
 # Parts that occur only inside of operations.
 _PARTS: Final = frozenset({"star", "pair", "field", "keyword", "set", "delete"})
@@ -60,6 +61,21 @@ def _collect(part: Any, bound: frozenset[str], found: set[str]) -> None:
     elif head not in ("const", "value"):
         for child in part:
             _collect(child, bound, found)
+
+
+def references_of(expression: Any) -> Iterator[tuple[str, str]]:
+    """The objects of the flow's module that an expression names: ("pure", name) or ("type", name)."""
+    if not isinstance(expression, tuple) or not expression or expression[0] in ("const", "value", "var"):
+        return
+    head = expression[0]
+    if head == "pure":
+        yield "pure", expression[1]
+    elif head == "make":
+        yield "type", expression[1]
+    elif head in ("isinstance", "matches"):
+        yield from (("type", name) for name in expression[2])
+    for part in expression[1:]:
+        yield from references_of(part)
 
 
 def check_expression(expression: Any) -> None:

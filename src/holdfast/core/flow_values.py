@@ -134,10 +134,15 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
 
 
-def encode_value(value: object, known: KnownTypes, owner: str = "a variable of a flow") -> bytes:
+def encode_value(
+    value: object,
+    known: KnownTypes,
+    owner: str = "a variable of a flow",
+    encode: Callable[[object], bytes] = _encode,
+) -> bytes:
     """The value as bytes; PayloadRefused if it would not come back as itself."""
     try:
-        return _encode(pack(value, known, owner))
+        return encode(pack(value, known, owner))
     except RecursionError:
         raise PayloadRefused(f"{owner} is nested too deeply", hint="flatten the value") from None
     except (UnicodeEncodeError, ValueError, OverflowError) as trouble:

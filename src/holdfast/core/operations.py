@@ -358,6 +358,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True):
     changed: bool
     status: str = ""
     nodes: tuple[str, ...] = ()
+    logged: tuple[LogLine, ...] = ()
 
 
 RECORDED, REPEATED, STALE = "recorded", "repeated", "stale"

@@ -6,13 +6,16 @@ addresses; the values between them are rows of the inbox; everything else happen
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast.core.codec import decode_error, encode_error
-from holdfast.core.codec_failure import encode_record
+from holdfast.core.codec_failure import ErrorRecord, encode_record
 from holdfast.core.errors import MissingJob, NoProgress, ReadinessOverflow, UnknownNode, UnknownWorkflow, UsageError
+from holdfast.core.flow_addresses import parse_address
+from holdfast.core.flow_graph import FlowGraph
 from holdfast.core.flow_waits import FlowWait, read_wait, wait_bytes
 from holdfast.core.operations import StartRun
 from holdfast.core.queries import Attempts, OpenWork, ValuesFor, WaitsOf
@@ -25,12 +28,17 @@ from holdfast.core.rows import (
     DEAD,
     FAILED,
     GATE_PAUSED,
+    GAVE_UP,
     NO_SLOT,
     NODE,
     PAUSED,
+    PENDING,
     READY,
+    RUNNING,
     RUNS,
+    SETTLE,
     SLEEP,
+    SUSPENDED,
     VALUES,
     WAIT,
     WORK,
@@ -40,7 +48,8 @@ from holdfast.core.rows import (
 )
 from holdfast.core.view import View
 from holdfast.models.delivery import wait_no_more
-from holdfast.models.flow_code import FLOW, FlowCode
+from holdfast.models.flow_again import blame, leave_to_others, origin_of, reopened
+from holdfast.models.flow_code import FLOW, FlowCode, NewCall
 from holdfast.models.flow_plan import (
     Completion,
     CompletionPlan,
@@ -52,7 +61,8 @@ from holdfast.models.flow_plan import (
     plan_start,
 )
 from holdfast.models.flow_release import release_rows
-from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, make_ready, record
+from holdfast.models.flow_waits import suspended_if_only_waiting
+from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, make_ready, record, was_taken
 
 OUTPUT = "output"
 KINDS = {"action": NODE, "child": CHILD, "timer": SLEEP, "wait": WAIT, "barrier": BARRIER, "output": OUTPUT}
@@ -66,70 +76,99 @@ class FlowMachine:
     def start(self, view: View, run: Run, operation: StartRun, handing: Handing, definitions: Definitions) -> None:
         run = replace(run, signature=operation.signature or None)
         code = code_of_flow(definitions, run)
-        plan = plan_start(code.graph, code.arguments(run.input, run.codec), code.environment)
-        self._apply(view, run, plan, code, handing, due=operation.due)
+        plan = self._plan(view, run, None, code)
+        self._apply(view, run, plan, _calls(plan, code), code, handing, due=operation.due)
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
-        code = code_of_flow(definitions, run)
-        value = None
-        if work.kind in (NODE, CHILD) and work.status == COMPLETED:
-            value = code.value_of(work.name, work.result)
-        elif work.kind == WAIT and work.status == COMPLETED:
-            wait_no_more(view, run.id, work.node)
-            value = code.outcome_of(read_wait(work.payload))
-        self._go_on(view, run, Completion(node_id=work.node, value=value), code, handing)
+        if work.kind == SETTLE and work.status != COMPLETED:
+            raise UsageError(
+                f"{work.node} of run {run.id} is computed by the flow itself and cannot be skipped",
+                hint=f"`holdfast retry {run.id}` computes it again, with the code that is deployed now",
+            )
+        self._go_on(view, run, work, code_of_flow(definitions, run), handing)
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         """I21: a failure goes where the flow's handlers say; one that none of them takes ends the run."""
-        error = work.error or encode_error(RuntimeError(f"{work.node} was given up"))
-        failure = decode_error(error)
-        if work.status == DEAD and failure.type == MissingJob.__name__:
+        if work.status == DEAD and _failure(work).type == MissingJob.__name__:
             _wait_for_code(view, run)
             return
         code = code_of_flow(definitions, run)
         if work.status == DEAD:  # the flow has its answer, so it is no letter that waits for one
             work = replace(work, status=FAILED)
             view.put(WORK, work)
-        self._go_on(view, run, Completion(node_id=work.node, failure=failure), code, handing, failed=work)
+        self._go_on(view, run, work, code, handing)
 
-    def _go_on(
-        self,
-        view: View,
-        run: Run,
-        completion: Completion,
-        code: FlowCode,
-        handing: Handing,
-        *,
-        failed: Work | None = None,
-    ) -> None:
+    def _go_on(self, view: View, run: Run, work: Work, code: FlowCode, handing: Handing) -> None:
+        """Plan what follows from a completion, and write it."""
+        origin = origin_of(view, run, work)
+        try:
+            plan = self._plan(view, run, origin, code)
+            calls = _calls(plan, code)
+        except MissingJob:
+            if work.kind == SETTLE:
+                raise
+            view.put(RUNS, leave_to_others(view, run, work))  # nothing else has been written yet
+            return
+        if work.kind == WAIT:
+            wait_no_more(view, run.id, work.node)
+        if origin is not None and origin.status in GAVE_UP:
+            end = plan.instance_completion
+            unhandled = end is not None and end.status == "failed" and end.node_id == origin.node
+            if unhandled and was_taken(origin):  # it was left to whoever has the code
+                view.put(WORK, replace(origin, parents=None))
+                run = replace(run, gave_up=run.gave_up + 1)
+            elif not unhandled and not was_taken(origin):
+                # A handler or a barrier takes it: nothing is left that anybody could blame or try again.
+                view.put(WORK, replace(origin, parents=TAKEN))
+                run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
+        self._apply(view, run, plan, calls, code, handing)
+
+    def _plan(self, view: View, run: Run, origin: Work | None, code: FlowCode) -> CompletionPlan:
+        graph = code.graph
+        if origin is None:
+            return plan_start(graph, code.arguments(run.input, run.codec), code.environment)
+        if origin.status in GAVE_UP:
+            completion = Completion(node_id=origin.node, failure=_failure(origin))
+        else:
+            value = None
+            if origin.kind in (NODE, CHILD) and origin.status == COMPLETED:
+                value = code.value_of(origin.name, origin.result)
+            elif origin.kind == WAIT and origin.status == COMPLETED:
+                value = code.outcome_of(read_wait(origin.payload))
+            completion = Completion(node_id=origin.node, value=value)
         if not view.optimistic:  # nothing is read beforehand where nothing is loaded
-            analysis = analyse_subgraph(code.graph, completion.node_id)
+            analysis = analyse_subgraph(graph, completion.node_id)
             reads = [read for read in analysis.inbox_reads if not read.is_sequence]
             view.expect(VALUES, [(run.id, read.target, read.variable, NO_SLOT) for read in reads])
-        plan = plan_completion(code.graph, completion, _Inbox(view, run.id, code), code.environment)
-        end = plan.instance_completion
-        if failed is not None and not (end is not None and end.status == "failed"):
-            # A handler or a barrier takes it: nothing is left that anybody could blame or try again.
-            view.put(WORK, replace(failed, parents=TAKEN))
-            run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
-        self._apply(view, run, plan, code, handing)
+        return plan_completion(graph, completion, _Inbox(view, run.id, code), code.environment)
 
     # -- a plan becomes rows
 
     def _apply(
-        self, view: View, run: Run, plan: CompletionPlan, code: FlowCode, handing: Handing, due: int = 0
+        self,
+        view: View,
+        run: Run,
+        plan: CompletionPlan,
+        calls: Mapping[str, NewCall],
+        code: FlowCode,
+        handing: Handing,
+        due: int = 0,
     ) -> None:
         handing.logged += plan.log_lines
+        if run.status == SUSPENDED:  # what it waited for has come
+            run = replace(run, status=RUNNING)
         for release in plan.released:
             run = release_rows(view, run, plan.completed_node_id, release, code)
         for write in plan.inbox_writes:
             view.insert(VALUES, _value(run.id, write, code))
         view.expect(WORK, [(run.id, each.node_id, 1) for each in plan.readiness_increments])  # a spread has many
         for each in plan.readiness_increments:
-            run = _count(view, run, each, code, handing, due)
+            run = _count(view, run, each, calls, handing, due)
+        if plan.instance_completion is None and run.active and _may_only_wait(plan, code.graph):
+            run = suspended_if_only_waiting(view, run)
         view.put(RUNS, run)
         if plan.instance_completion is not None:
-            _end(view, run, plan.instance_completion, code)
+            _end(view, run, plan, plan.instance_completion, code)
         elif run.active == 0:
             self.idle(view, run)
 
@@ -144,14 +183,20 @@ class FlowMachine:
     def idle(self, view: View, run: Run) -> None:
         """I17: a run that nothing can move fails and says so; it never stalls."""
         run = view.run(run.id) or run
-        if run.ended or run.gave_up or view.find(WaitsOf(run.id)):  # what gave up waits for a person
+        if run.ended or run.gave_up:  # what gave up waits for a person
+            return
+        if view.find(WaitsOf(run.id)):
+            if run.status in (PENDING, RUNNING):
+                view.put(RUNS, replace(run, status=SUSPENDED))
             return
         blocked = [work.node for work in view.find(OpenWork(run.id)) if work.status == BLOCKED]
         error = NoProgress(f"run {run.id} of flow {run.workflow} has not returned and nothing is left to do: {blocked}")
         end_run(view, replace(run, error=encode_error(error)), FAILED, reason=error.message)
 
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
-        """It follows the graph that it was started with."""
+        """It follows the graph that it was started with. One that waits is suspended again."""
+        if run.status in (PENDING, RUNNING) and (run.active or view.find(WaitsOf(run.id))):
+            view.put(RUNS, suspended_if_only_waiting(view, run))
 
     def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
         raise NotImplementedError("a flow is cancelled at once")
@@ -222,16 +267,47 @@ def _wait_for_code(view: View, run: Run) -> None:
 
 def _value(run: str, write: InboxWrite, code: FlowCode) -> Value:
     slot = NO_SLOT if write.index is None else write.index
-    return Value(run, write.target, write.variable, slot, code.store(write.value, write.variable), write.source)
+    return Value(
+        run, write.target, write.variable, slot, code.store(write.value, write.variable, write.target), write.source
+    )
 
 
-def _count(view: View, run: Run, each: ReadinessIncrement, code: FlowCode, handing: Handing, due: int) -> Run:
+def _failure(work: Work) -> ErrorRecord:
+    return decode_error(work.error or encode_error(RuntimeError(f"{work.node} was given up")))
+
+
+def _calls(plan: CompletionPlan, code: FlowCode) -> dict[str, NewCall]:
+    """The calls of the plan, encoded before anything is written: a worker may lack what they call."""
+    return {
+        each.node_id: code.call(each.call.name or "", each.call.args, each.call.kwargs, each.call.options)
+        for each in plan.readiness_increments
+        if each.call is not None and each.category in ("action", "child")
+    }
+
+
+def _may_only_wait(plan: CompletionPlan, graph: FlowGraph) -> bool:
+    """Whether the run may be waiting for times and events alone, after this plan."""
+    reached = {each.category for each in plan.readiness_increments}
+    if "timer" in reached:
+        return reached <= {"timer", "barrier"}
+    if reached != {"barrier"}:
+        return False
+    barriers = [graph.node(parse_address(each.node_id).node) for each in plan.readiness_increments]
+    return any(graph.node(name).category in ("timer", "wait") for each in barriers for name in each.branches)
+
+
+def _count(
+    view: View, run: Run, each: ReadinessIncrement, calls: Mapping[str, NewCall], handing: Handing, due: int
+) -> Run:
     """I17: one predecessor more. The first makes the item, the last makes it ready."""
     key = (run.id, each.node_id, 1)
     work = view.probe(WORK, key) if each.required_count is not None else view.get(WORK, key)
     if work is not None:
         completed = work.completed + each.increment
         if completed > work.required:
+            again = reopened(view, run, each.node_id, handing)
+            if again is not None:
+                return again
             raise ReadinessOverflow(
                 f"node {each.node_id} of run {run.id} was reached {completed} times and requires {work.required}"
             )
@@ -241,7 +317,7 @@ def _count(view: View, run: Run, each: ReadinessIncrement, code: FlowCode, handi
             return run
         view.put(WORK, make_ready(view, run, replace(work, due=max(work.due, view.now)), handing))
         return replace(run, active=run.active + 1)
-    work = _new_item(view, run, each, code, due)
+    work = _new_item(view, run, each, calls.get(each.node_id), due)
     if work.completed < work.required:
         view.insert(WORK, work)
         return run
@@ -252,7 +328,7 @@ def _count(view: View, run: Run, each: ReadinessIncrement, code: FlowCode, handi
     return replace(run, active=run.active + 1)
 
 
-def _new_item(view: View, run: Run, each: ReadinessIncrement, code: FlowCode, due: int) -> Work:
+def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | None, due: int) -> Work:
     work = Work(
         run=run.id,
         node=each.node_id,
@@ -271,12 +347,13 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, code: FlowCode, du
         return work
     if each.category == "timer":
         (seconds,) = each.call.args
-        return replace(work, due=view.now + int(float(seconds) * 1_000_000))
+        return replace(work, due=work.due + int(float(seconds) * 1_000_000))
     if each.category == "wait":
         events, seconds = each.call.args
-        until = None if seconds is None else view.now + int(float(seconds) * 1_000_000)
+        until = None if seconds is None else work.due + int(float(seconds) * 1_000_000)
         return replace(work, payload=wait_bytes(FlowWait(events=tuple(events), until=until)))
-    call = code.call(each.call.name or "", each.call.args, each.call.kwargs, each.call.options)
+    if call is None:
+        return work
     return replace(
         work,
         name=call.name,
@@ -288,7 +365,7 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, code: FlowCode, du
     )
 
 
-def _end(view: View, run: Run, end: InstanceCompletion, code: FlowCode) -> None:
+def _end(view: View, run: Run, plan: CompletionPlan, end: InstanceCompletion, code: FlowCode) -> None:
     """The run is over; parallel branches that nobody waits for are not."""
     for work in view.find(OpenWork(run.id)) if run.active else ():
         view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
@@ -297,6 +374,7 @@ def _end(view: View, run: Run, end: InstanceCompletion, code: FlowCode) -> None:
         end_run(view, run, COMPLETED, result=code.result(end.result))
         return
     failure = end.failure
+    run = blame(view, run, code.graph, end.node_id, plan.completed_node_id, failure)
     error = encode_record(failure) if failure is not None else None
     reason = "" if failure is None else f"{failure.type}: {failure.message}"
     end_run(view, replace(run, error=error), FAILED, reason=f"{end.node_id}: {reason}".replace("\0", "\\0")[:500])

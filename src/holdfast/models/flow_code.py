@@ -63,8 +63,8 @@ class FlowCode(Protocol):
     def result(self, value: Any) -> bytes:
         """What the flow returns, as its run keeps it."""
 
-    def store(self, value: Any, variable: str) -> bytes:
-        """A value as an inbox keeps it."""
+    def store(self, value: Any, variable: str, node: str) -> bytes:
+        """A value as the inbox of a node keeps it; refused if it is too large, or would not come back the same."""
 
     def load(self, data: bytes) -> Any:
         """A value that an inbox keeps."""

@@ -41,6 +41,8 @@ from holdfast.models.event_operations import oldest_queued, taken
 from holdfast.models.lifecycle import Lifecycle
 from holdfast.models.machine import mark_running
 
+MOST_LOOKED_AT = 16  # with more items under way nobody looks whether they all wait: that would cost more than it tells
+
 __all__ = ["FlowWaits", "answer_flow", "suspended_if_only_waiting"]
 
 
@@ -112,9 +114,9 @@ def answer_flow(view: View, run: Run, entry: Entry) -> Run:
 
 def suspended_if_only_waiting(view: View, run: Run) -> Run:
     """Suspended, if all that the flow has under way are times, events and runs to come. The caller writes it."""
-    if run.status not in (PENDING, RUNNING):
+    if run.status not in (PENDING, RUNNING) or run.active > MOST_LOOKED_AT:
         return run
-    for work in view.find(OpenWork(run.id)):
+    for work in view.find(OpenWork(run.id)) if run.active else ():
         waits = work.kind in (SLEEP, WAIT) and work.status == READY and work.gate == GATE_DUE
         held_up = work.status == BLOCKED and (work.completed < work.required or work.kind in (CHILD, WAIT))
         if not (waits or held_up):

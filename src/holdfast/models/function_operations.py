@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from msgspec.structs import replace
 
 from holdfast.core.codec import encode_error
@@ -60,6 +63,7 @@ from holdfast.models.lifecycle import Lifecycle
 from holdfast.models.machine import mark_running
 
 SLOTS_PER_WAIT = 1_000
+_NOTHING: Final[frozenset[str]] = frozenset()
 
 
 class FunctionOperations:
@@ -85,13 +89,17 @@ class FunctionOperations:
         run, turn = held
         seen = op.known + len(op.entries)
         says = op.entries or op.opens or op.calls
-        recorded = self._recorded_since(view, run, op) if says else frozenset[str]()
+        recorded = self._recorded_since(view, run, op) if says and run.entries > op.known else _NOTHING
         if op.children:
             op = self._with_children(view, op)
-        entries = [entry for entry in op.entries if _identity(entry) not in recorded]
-        # A wait is not opened once it is over: an entry that another process wrote, or one of these, has answered it.
-        over = recorded | {_identity(entry) for entry in op.entries}
-        opens = [wait for wait in op.opens if wait.address not in over]
+        entries: Sequence[Entry] = op.entries
+        if recorded:
+            entries = [entry for entry in op.entries if _identity(entry) not in recorded]
+        opens: Sequence[OpenWait] = ()
+        if op.opens:
+            # It is not opened once it is over: an entry that another process wrote, or one of these, has answered it.
+            over = recorded | {_identity(entry) for entry in op.entries}
+            opens = [wait for wait in op.opens if wait.address not in over]
         refused_before = op.refuses and all(self._came_in(view, run, each) is None for each in op.refuses)
         if refused_before:
             return Stepped(verdict=REPEATED, run_status=run.status, last=run.entries)
@@ -154,7 +162,7 @@ class FunctionOperations:
                 entries.append(_failed(wait, error_of))
         return replace(op, entries=tuple(entries), opens=tuple(opens))
 
-    def _written(self, view: View, run: Run, before: int, said: list[Entry]) -> tuple[Numbered, ...]:
+    def _written(self, view: View, run: Run, before: int, said: Sequence[Entry]) -> tuple[Numbered, ...]:
         """All that this turn wrote: what the driver said, and events that were there already for what it waits for."""
         first = [Numbered(sequence, view.now, entry) for sequence, entry in enumerate(said, before + 1)]
         for sequence in range(before + len(said) + 1, run.entries + 1):

@@ -27,6 +27,13 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     subgraph: bool = False
 
 
+class Unsealing(Protocol):
+    """Whoever can read what was stored of a run; no code of the graph is needed for that."""
+
+    def unseal(self, stored: bytes) -> bytes:
+        """JSON again, as canonical as it was."""
+
+
 class GraphCode(Protocol):
     """A state graph as the machine sees it."""
 

@@ -140,6 +140,7 @@ class GraphMachine:
             nodes=known.totals.nodes + len(settled),
             retries=known.totals.retries + tried,
             latency=known.totals.latency + max(0, view.now - known.at),
+            last=max(0, view.now - known.at),
         )
         run, after = self._write(view, run, code, known, step, fields, frontier, totals, labels)
         if not frontier:
@@ -225,8 +226,8 @@ class GraphMachine:
 
     def _pause_under_pressure(self, view: View, run: Run, code: GraphCode, waiting: int, blocked: int) -> None:
         reason = (
-            f"{waiting} items wait behind a frontier of {code.queue_depth} and none was let in for {blocked / 1e6:.0f} s; "
-            "resume it when its nodes are quicker, or raise max_concurrent"
+            f"{waiting} items wait behind a frontier of {code.queue_depth}, and none was let in for "
+            f"{blocked / 1e6:.0f} s; resume it when its nodes are quicker, or raise max_concurrent"
         )
         for work in view.find(OpenWork(run.id)):
             if work.status == READY:
@@ -326,9 +327,7 @@ def _prune(view: View, run: str, step: int, keep: int) -> None:
             view.delete(CHECKPOINTS, row)
 
 
-def _settled(
-    view: View, run: Run, code: GraphCode, known: Known, step: int
-) -> tuple[list[Settled], int]:
+def _settled(view: View, run: Run, code: GraphCode, known: Known, step: int) -> tuple[list[Settled], int]:
     """The step's items with what they gave, in merge order; and how many tries too many that took."""
     addresses = [item.address(step) for item in known.frontier]
     latest: dict[str, Work] = {work.node: work for work in view.find(Attempts(run.id, frozenset(addresses)))}

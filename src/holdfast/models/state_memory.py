@@ -18,7 +18,7 @@ from holdfast.core.state_items import Item
 from holdfast.core.state_outcomes import Fields, split
 from holdfast.core.state_patch import patched
 from holdfast.core.view import NotLoaded, View
-from holdfast.models.state_code import GraphCode
+from holdfast.models.state_code import GraphCode, Unsealing
 
 LIMIT_BYTES = 64 * 1024 * 1024
 FEW_ITEMS = 8
@@ -36,6 +36,7 @@ class Totals(msgspec.Struct, frozen=True, array_like=True, gc=False):
     blocks: int = 0  # items that found the frontier full
     deepest: int = 0  # the most items that waited in the frontier
     latency: int = 0  # microseconds of all steps together
+    last: int = 0  # microseconds of the latest step
 
 
 _totals = msgspec.json.Decoder(Totals)
@@ -64,7 +65,7 @@ def mark_of(key: str) -> int:
     return int(key[:_MARK_DIGITS], 16)
 
 
-def frontier_of(checkpoint: Checkpoint, code: GraphCode) -> tuple[Item, ...]:
+def frontier_of(checkpoint: Checkpoint, code: Unsealing) -> tuple[Item, ...]:
     return _items.decode(code.unseal(checkpoint.frontier))
 
 
@@ -72,7 +73,7 @@ def totals_of(checkpoint: Checkpoint) -> Totals:
     return _totals.decode(checkpoint.totals)
 
 
-def put_together(chain: Sequence[Checkpoint], code: GraphCode) -> Known:
+def put_together(chain: Sequence[Checkpoint], code: Unsealing) -> Known:
     """The state after the last of these: they begin with a whole one, or hold one."""
     first = max(number for number, row in enumerate(chain) if row.whole)
     whole = code.unseal(chain[first].state)

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from holdfast.core.errors import KeyConflict, UsageError
 from holdfast.core.operations import RECORDED as WAS_RECORDED
-from holdfast.core.operations import Changed, Operation, Settled, Started
-from holdfast.core.queries import OpenWork, RecordedBy, RunByKey, StateChain
+from holdfast.core.operations import REPEATED, Changed, Operation, Settled, Started
+from holdfast.core.queries import OpenWork, RecordedBy, RecordedOf, RunByKey, StateChain
 from holdfast.core.rows import (
     BLOCKED,
     NODE,
@@ -47,6 +47,9 @@ class GraphOperations:
         if isinstance(held, Settled):
             return held
         run, work = held
+        key = (op.run, op.node, op.recording, op.call)
+        if view.may_repeat and view.get(RECORDED, key) is not None:
+            return Settled(verdict=REPEATED, run_status=run.status)  # K8
         view.insert(
             RECORDED,
             Recorded(
@@ -96,6 +99,8 @@ class GraphOperations:
         if run.model != GRAPH or run.ended:
             what = f"is {run.status}" if run.model == GRAPH else "is no state graph"
             raise UsageError(f"run {run.id} of {run.workflow} {what} and asks nobody", hint="see `holdfast explain`")
+        if not _all_asking(view, run) and _was_answered(view, run, op):
+            return Changed(changed=False, status=run.status)  # K8: this very answer was given before
         work = self._asking(view, run, op.node)
         question = _open_question(view, work)
         if question is None:
@@ -109,7 +114,7 @@ class GraphOperations:
         return Changed(changed=True, status=status, nodes=(work.node,))
 
     def _asking(self, view: View, run: Run, node: str | None) -> Work:
-        asking = [work for work in view.find(OpenWork(run.id)) if work.status == BLOCKED and work.kind == NODE]
+        asking = _all_asking(view, run)
         if node is not None:
             address = self.machine.find(view, run, node, self.definitions)
             asking = [work for work in asking if work.node == address]
@@ -172,6 +177,15 @@ class GraphOperations:
         fields = {**known.fields, **split(op.update)}
         self.machine.begin(view, run, code, op.step, fields, known.frontier, Handing(None))
         return Started(run=run.id)
+
+
+def _all_asking(view: View, run: Run) -> list[Work]:
+    return [work for work in view.find(OpenWork(run.id)) if work.status == BLOCKED and work.kind == NODE]
+
+
+def _was_answered(view: View, run: Run, op: AnswerPerson) -> bool:
+    rows: list[Recorded] = view.find(RecordedOf(run.id))
+    return any(row.kind == INTERRUPT and row.response_hash == op.answer_hash for row in rows)
 
 
 def _open_question(view: View, work: Work) -> Recorded | None:

@@ -1,4 +1,4 @@
-"""Where a graph goes after a step. Pure: the same outcomes and the same state give the same items, in the same order."""
+"""Where a graph goes after a step. Pure: the same outcomes and the same state give the same items in the same order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def next_items(code: GraphCode, settled: Sequence[Settled], state: Fields) -> tu
             edges = code.taken(item.node, state)
             if not edges and item.node not in code.finish:
                 raise NoProgress(
-                    f"node {item.node} of graph {code.name} finished, none of its edges was taken, and it is not in finish",
+                    f"node {item.node} of graph {code.name} finished, none of its edges was taken, and it is not in "
+                    "finish",
                     hint=f"let one of its edges hold always, or say g.finish({item.node!r})",
                 )
             for edge, target in edges:

@@ -21,6 +21,7 @@ log = logging.getLogger("holdfast.engine")
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.001, 0.016
 LITTLE = 2
 WORK, ENDED, STREAM = "work", "ended", "stream"
+_DRIVERS_OWN = (TakeTurn, ContinueAs)
 
 
 class Announcer:
@@ -72,5 +73,5 @@ def _tells_a_driver(commit: Commit) -> bool:
     told = {row.run for row in commit.changes.inserts.get(HISTORY, ()) if row.kind in ENTRY_KINDS}
     if not told:
         return False
-    told -= {operation.run for operation, _ in commit.pairs if isinstance(operation, TakeTurn | ContinueAs)}
+    told -= {operation.run for operation, _ in commit.pairs if isinstance(operation, _DRIVERS_OWN)}
     return bool(told - {work.run for work in commit.changes.rows(WORK_TABLE) if work.kind == TURN})

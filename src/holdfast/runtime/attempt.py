@@ -13,8 +13,9 @@ import inspect
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.conditions import checked_run_id
@@ -52,7 +53,6 @@ from holdfast.runtime import telemetry as t
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_work import SETTLED_BY_FLOWS, FlowWork
 from holdfast.runtime.folds import submit
-from holdfast.runtime.graph_work import GraphWork
 from holdfast.runtime.instance_work import InstanceWork
 from holdfast.runtime.invocation import Invocation, discard, invocation_of
 from holdfast.runtime.outcome import Meter
@@ -60,6 +60,9 @@ from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
 from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
 from holdfast.store.contract import Conflict, Store
+
+if TYPE_CHECKING:
+    from holdfast.runtime.graph_work import GraphWork
 
 log = logging.getLogger("holdfast.worker")
 
@@ -85,15 +88,14 @@ class TimedOut(TimeoutError):
     """An attempt took longer than its timeout."""
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """An item that is running here."""
 
     work: Work
     run: Run
     stop_requested: bool = False  # the run was cancelled, or the lease is lost
-    notes: list[str] = field(default_factory=list)
-    meter: Meter = field(default_factory=Meter)
+    notes: list[str] = msgspec.field(default_factory=list)
+    meter: Meter = msgspec.field(default_factory=Meter)
     task: asyncio.Task[None] | None = None
     metered: bool = True  # False: nobody will read what it used and returned, so it is not looked at
 
@@ -139,17 +141,27 @@ class AttemptRunner:
         self._flows = FlowWork(
             store=store, coordinator=coordinator, definitions=definitions, codecs=codecs, limit=payload_limit_bytes
         )
-        self._graphs = GraphWork(
-            store=store,
-            coordinator=coordinator,
-            definitions=definitions,
-            codecs=codecs,
-            limit=payload_limit_bytes,
-            clock=clock,
-        )
+        self._of_graphs: GraphWork | None = None
         self._instances = InstanceWork(
             store=store, coordinator=coordinator, definitions=definitions, observe=observe_inputs
         )
+
+    @property
+    def _graphs(self) -> GraphWork:
+        """Made for the first item of a state graph: not everybody has them."""
+        if self._of_graphs is None:
+            from holdfast.runtime.graph_work import GraphWork
+
+            self._of_graphs = GraphWork(
+                store=self._store,
+                coordinator=self._coordinator,
+                definitions=self._definitions,
+                codecs=self._codecs,
+                limit=self._payload_limit_bytes,
+                clock=self._clock,
+                heartbeat=self._heartbeat,
+            )
+        return self._of_graphs
 
     async def run(self, attempt: Attempt, offer: Callable[[], Offer | None]) -> Settled:
         """Run it and settle it."""
@@ -161,7 +173,7 @@ class AttemptRunner:
             return await settling.settle(work, attempt.run, offer)
         try:
             if attempt.run.model == GRAPH:
-                invocation = await self._graphs.invocation_of(attempt, self._heartbeat)
+                invocation = await self._graphs.invocation_of(attempt)
             else:
                 graph = self._definitions.at_hand(attempt.run) or await self._definitions.load(self._store, attempt.run)
                 invocation = invocation_of(
@@ -228,18 +240,12 @@ class AttemptRunner:
 
     # -- calling user code
 
-    async def _call(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
+    def _call(self, attempt: Attempt, invocation: Invocation, context: Context) -> Awaitable[bytes]:
         """The encoded result; raises what the code raised, or TimedOut."""
-        began = self._clock.monotonic()
-        self._levels.change(t.RUNNING_ACTIONS, 1)
-        try:
-            remaining = self._remaining_seconds(attempt.work, invocation)
-            if remaining is None:
-                return await self._call_here(attempt, invocation, context)
-            return await self._call_within(remaining, attempt, invocation, context)
-        finally:
-            self._levels.change(t.RUNNING_ACTIONS, -1)
-            self._metrics.observe(t.ACTION_SECONDS, self._clock.monotonic() - began)
+        remaining = self._remaining_seconds(attempt.work, invocation)
+        if remaining is None:
+            return self._call_here(attempt, invocation, context)
+        return self._call_within(remaining, attempt, invocation, context)
 
     async def _call_within(self, remaining: float, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
         limit = self._within(max(0.0, remaining))
@@ -255,7 +261,8 @@ class AttemptRunner:
         return result
 
     async def _call_here(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
-        meter = attempt.meter
+        meter, began = attempt.meter, self._clock.monotonic()
+        self._levels.change(t.RUNNING_ACTIONS, 1)
         try:
             if invocation.cancel_if or invocation.skip_if:
                 await self._check_conditions(attempt, invocation, context)
@@ -282,6 +289,9 @@ class AttemptRunner:
                 raise
             # A sys.exit or a cancellation of the code's own making: it ends the action, not the worker (I8, G9).
             raise RuntimeError(f"the action raised {error!r}, which is no Exception") from error
+        finally:
+            self._levels.change(t.RUNNING_ACTIONS, -1)
+            self._metrics.observe(t.ACTION_SECONDS, self._clock.monotonic() - began)
         if (
             attempt.metered and self._codecs.default.tag in DEFAULT_CODECS
         ):  # a repr in the clear beside a result that is encrypted, no

@@ -17,13 +17,13 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.startable import graph_of_action, is_state_graph
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs
 from holdfast.core.dag_document import frozen, graph_of_nodes, stored_nodes
-from holdfast.core.errors import MissingJob
+from holdfast.core.errors import HoldfastError, MissingJob
 from holdfast.core.graph import Graph
 from holdfast.core.queries import DefinitionById
 from holdfast.core.rows import DEFINITIONS, Definition, Run, Work
 from holdfast.core.view import View
 from holdfast.models.dag_items import method_name, node_name, version_name
-from holdfast.models.flow_code import FlowNotLoaded
+from holdfast.models.flow_code import FlowCode, FlowNotLoaded
 from holdfast.models.folding import Folding
 from holdfast.store.contract import CodeSeen, CodeVersion, Store
 
@@ -57,7 +57,7 @@ class RegistryDefinitions:
         self.registry = registry
         self._codecs = codecs
         self._payload_limit_bytes = payload_limit_bytes
-        self._flows: dict[tuple[str, str], BoundFlow] = {}
+        self._flows: dict[tuple[str, str], Any] = {}  # of BoundFlow or UnreadableFlow
         self._state_graphs: dict[str, BoundGraph] = {}
         self._states: StateMemory | None = None
         self._deciders: dict[type[Decider[Any, Any, Any, Any]], BoundDecider] = {}
@@ -226,7 +226,7 @@ class RegistryDefinitions:
             self._projections = (self.registry.version, found)
         return self._projections[1]
 
-    def flow(self, workflow: str, signature: str) -> BoundFlow | None:
+    def flow(self, workflow: str, signature: str) -> FlowCode | None:
         """This version of a flow, if its code is here; FlowNotLoaded if the graph has to be read first (I24)."""
         found: object = self.registry.workflows.get(workflow)
         if not isinstance(found, Flow):
@@ -236,7 +236,8 @@ class RegistryDefinitions:
             if found.graph.signature != signature:
                 raise FlowNotLoaded(workflow, signature)
             bound = self._bind(found, workflow, found.graph)
-        return bound
+        code: FlowCode = bound
+        return code
 
     @property
     def states(self) -> StateMemory:
@@ -274,14 +275,20 @@ class RegistryDefinitions:
         """Read an older version of a flow that a run follows."""
         found: object = self.registry.workflows.get(workflow)
         nodes = await store.code_nodes(workflow, signature)
-        if not isinstance(found, Flow) or nodes is None:
+        if not isinstance(found, Flow):
             raise MissingJob(
-                f"version {signature[:12]} of flow {workflow} is not known here",
+                f"flow {workflow} is not registered here",
                 hint="start a worker with the code that the run was started with, or cancel the run",
             )
+        from holdfast.authoring.flow_code import UnreadableFlow
         from holdfast.core.flow_graph import FlowGraph
 
-        self._bind(found, workflow, FlowGraph.from_json(nodes))
+        try:
+            if nodes is None:
+                raise MissingJob(f"its version {signature[:12]} is not stored")
+            self._bind(found, workflow, FlowGraph.from_json(nodes))
+        except HoldfastError as error:  # of a later version of holdfast, say: others may have it (I8)
+            self._flows[(workflow, signature)] = UnreadableFlow(found, error.message)
 
     async def flow_graph(self, store: Store, run: Run) -> FlowGraph | None:
         """The graph that a run of a flow follows, for people: it is stored, so the code need not be here."""

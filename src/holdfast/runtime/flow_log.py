@@ -7,6 +7,7 @@ import logging
 from holdfast.coordinator import Commit
 from holdfast.core.operations import Changed, Settled, Started
 
+_MAY_HAVE_LOGGED = (Settled, Started, Changed)  # looked at with every operation: a union would be made each time
 _ITS_OWN_FRAME = frozenset({"exc_info", "stack_info", "stacklevel"})
 """Keywords about the frame that logs, which is not the author's."""
 
@@ -14,7 +15,7 @@ _ITS_OWN_FRAME = frozenset({"exc_info", "stack_info", "stacklevel"})
 def write_flow_log(commit: Commit) -> None:
     """Make the calls of loggers that the committed operations ran into."""
     for _, result in commit.pairs:
-        if isinstance(result, Settled | Started | Changed) and result.logged:
+        if isinstance(result, _MAY_HAVE_LOGGED) and result.logged:
             for each in result.logged:
                 kwargs = {name: value for name, value in each.kwargs.items() if name not in _ITS_OWN_FRAME}
                 level = "error" if each.level == "exception" else each.level

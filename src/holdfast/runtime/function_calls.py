@@ -165,7 +165,11 @@ class CallRunner:
             case ChildResult():
                 step.opens = extended(step.opens, _open(pending, (), (request.run_id,)))
             case _:
-                work = self._perform(function, run, pending)
+                work: Awaitable[Outcome]
+                if isinstance(request, ActionCall):
+                    work = self._act(function, run, pending, request)
+                else:
+                    work = self._perform(function, run, pending)
                 # A lone call needs no task of its own, as nothing else of the function is going on. A wait that was
                 # given up is closed first: it must not take events while the call runs.
                 quiet = not function.running and not function.opened and not step.closes
@@ -189,8 +193,6 @@ class CallRunner:
         request = pending.payload
         try:
             match request:
-                case ActionCall():
-                    return await self._act(function, run, pending, request)
                 case SendCall() | BroadcastCall():
                     return _result(pending, await self._send(run, function.base, pending, request), "json")
                 case ExecuteCall():
@@ -204,37 +206,39 @@ class CallRunner:
             return _failure(pending, encode_error(error))
 
     async def _act(self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall) -> Outcome:
-        action = request.action
-        data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)
-        timeout = action.policy.timeout_seconds
-        work = Work(
-            run=run.id,
-            node=node_of(function.base, pending.address),
-            attempt=1,
-            workflow=run.workflow,
-            kind=CALL,
-            name=action.name,
-            status=LEASED,
-            queue=run.queue,
-            timeout=None if timeout is None else int(timeout * 1_000_000),
-            worker=self._worker,
-            payload=data,
-            codec=self.codecs.default.tag,
-            started=None if timeout is None else self._store.now(),
-        )
-        attempt = Attempt(work, run, metered=False)
-        invocation = invocation_of_call(action, work, run, self.payload_limit_bytes, self.codecs)
+        action, policy = request.action, request.action.policy
+        timeout = policy.timeout_seconds
         try:
-            value = await self._runner.call_once(attempt, invocation)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            record, retryable = self._runner.failure_of(attempt, invocation, error)
-            retry = action.policy.retry
-            if retryable and retry.attempts > 1:
-                return self._retried(function, run, pending, request, data, record)
-            return _failure(pending, record)
-        return _result(pending, value, self.codecs.default.tag)
+            data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)
+            work = Work(
+                run=run.id,
+                node=node_of(function.base, pending.address),
+                attempt=1,
+                workflow=run.workflow,
+                kind=CALL,
+                name=action.name,
+                status=LEASED,
+                queue=run.queue,
+                timeout=None if timeout is None else int(timeout * 1_000_000),
+                worker=self._worker,
+                payload=data,
+                codec=self.codecs.default.tag,
+                started=None if timeout is None else self._store.now(),
+            )
+            attempt = Attempt(work, run, metered=False)
+            invocation = invocation_of_call(action, work, run, self.payload_limit_bytes, self.codecs)
+            try:
+                value = await self._runner.call_once(attempt, invocation)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                record, retryable = self._runner.failure_of(attempt, invocation, error)
+                if retryable and policy.retry.attempts > 1:
+                    return self._retried(function, run, pending, request, data, record)
+                return _failure(pending, record)
+            return _result(pending, value, self.codecs.default.tag)
+        except Exception as error:  # neither the call nor its failure could be made out
+            return _failure(pending, encode_error(error))
 
     def _queued(self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall) -> QueuedCall:
         data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)

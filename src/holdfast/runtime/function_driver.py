@@ -158,7 +158,7 @@ class FunctionDriver:
                 await self._drop(function)
 
     async def _drop(self, function: LiveFunction) -> None:
-        if function.loop.closed:
+        if function.loop.is_closed():
             return
         await function.stop_calls()
         with contextlib.suppress(RuntimeError):
@@ -307,7 +307,10 @@ class FunctionDriver:
         if ended.error is None or ended.cancelled:
             submitted = self._coordinator.submit(CompleteWork(**key, result=ended.result, outcome=None))
             if not function.running:  # whatever is answered, its code has nothing more to do
-                submitted.add_done_callback(lambda _: _evict(function))
+                if function.over:
+                    function.evict()
+                else:
+                    submitted.add_done_callback(lambda _: _evict(function))
             settled = await submitted
             return settled
         return await self._fail(work, ended.error, ended.cause)

@@ -446,8 +446,15 @@ class LiveFunction:
             await asyncio.wait(tasks, timeout=5.0)
         self.running.clear()
 
+    @property
+    def over(self) -> bool:
+        return self.loop.over
+
     def evict(self) -> None:
         self._behind = True
+        if self.over:
+            self.loop.evict()
+            return
         # Coroutines are closed in the context of whoever closes them: without the run in it, an action that is
         # awaited in a `finally` would be a plain call, and would really run.
         with entered_function(self):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from holdfast.authoring.node_context import NodeContext
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
@@ -21,14 +22,17 @@ from holdfast.core.operations import CompleteWork, FailWork, KillWork, Offer, Op
 from holdfast.core.queries import RecordedBy, StateChain
 from holdfast.core.rows import COMPLETED, Checkpoint, Recorded, Run, Work
 from holdfast.core.seams import Clock
+from holdfast.core.state_items import Item, node_of, step_of
+from holdfast.core.state_outcomes import encode_outcome, split, with_sent
+from holdfast.models.state_graph import recording_attempt
+from holdfast.models.state_memory import Known, mark_of, missing_checkpoint, put_together
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.invocation import Invocation
+from holdfast.runtime.recorded_calls import CallCoding, LiveCalls, coding_of
 from holdfast.store.contract import Store
 
 if TYPE_CHECKING:
     from holdfast.authoring.state_code import BoundGraph
-    from holdfast.core.state_items import Item
-    from holdfast.models.state_memory import Known
     from holdfast.runtime.attempt import Attempt
 
 log = logging.getLogger("holdfast.worker")
@@ -48,6 +52,7 @@ class GraphWork:
         codecs: Codecs,
         limit: int,
         clock: Clock,
+        heartbeat: Beat,
     ) -> None:
         self._store = store
         self._coordinator = coordinator
@@ -55,17 +60,13 @@ class GraphWork:
         self._codecs = codecs
         self._limit = limit
         self._clock = clock
+        self._heartbeat = heartbeat
+        self._codings: dict[BoundGraph, CallCoding] = {}
 
     # -- nodes
 
-    async def invocation_of(self, attempt: Attempt, heartbeat: Beat) -> Invocation:
+    async def invocation_of(self, attempt: Attempt) -> Invocation:
         """A node with its state and context, ready to be called. What is raised here makes a dead letter (I8)."""
-        from holdfast.authoring.node_context import NodeContext
-        from holdfast.core.state_items import node_of
-        from holdfast.core.state_outcomes import encode_outcome
-        from holdfast.models.state_graph import recording_attempt
-        from holdfast.runtime.recorded_calls import LiveCalls, coding_of
-
         work, run = attempt.work, attempt.run
         code = self._code(run)
         name = node_of(work.node)
@@ -80,10 +81,10 @@ class GraphWork:
             work=work,
             recording=recording,
             known=await self._recorded(work, recording),
-            coding=coding_of(code),
+            coding=self._coding(code),
             clock=self._clock,
             submit=self._coordinator.submit,
-            heartbeat=heartbeat,
+            heartbeat=self._heartbeat,
             note=attempt.notes.append,
             is_cancelled=lambda: attempt.stop_requested,
         )
@@ -115,6 +116,12 @@ class GraphWork:
             timeout=code.nodes[name].timeout,
         )
 
+    def _coding(self, code: BoundGraph) -> CallCoding:
+        coding = self._codings.get(code)
+        if coding is None:
+            coding = self._codings[code] = coding_of(code)
+        return coding
+
     def _code(self, run: Run) -> BoundGraph:
         code = self._definitions.state_graph(run.workflow)
         if code is None:
@@ -123,9 +130,6 @@ class GraphWork:
 
     async def _place(self, run: Run, work: Work, code: BoundGraph) -> tuple[Known, Item]:
         """The checkpoint that the item is in the frontier of, and the item."""
-        from holdfast.core.state_items import step_of
-        from holdfast.models.state_memory import mark_of, missing_checkpoint, put_together
-
         memory, step = self._definitions.states, step_of(work.node) - 1
         known = memory.remembered(run) if run.base == step else None
         if known is None:
@@ -157,9 +161,6 @@ class GraphWork:
 
     async def _child(self, work: Work, run: Run, offer: Callable[[], Offer | None]) -> Operation:
         """Start the subgraph's run, or see how it ended. Its id is derived, so it is started once."""
-        from holdfast.core.state_items import node_of
-        from holdfast.core.state_outcomes import encode_outcome, split, with_sent
-
         code, name = self._code(run), node_of(work.node)
         child = child_id(run.id, work.node)
         known, item = await self._place(run, work, code)

@@ -21,16 +21,13 @@ _short.maxstring = _short.maxlong = _short.maxother = REPR_LIMIT_BYTES
 _short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = _short.maxfrozenset = _short.maxdeque = _MANY
 
 
-class Meter:
+class Meter(msgspec.Struct, eq=False, gc=False):
     """The processor time that user code itself used, and what it returned."""
 
-    __slots__ = ("bytes_in", "bytes_out", "cpu_seconds", "returned")
-
-    def __init__(self) -> None:
-        self.cpu_seconds = 0.0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.returned: str | None = None
+    cpu_seconds: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    returned: str | None = None
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Call it, in whichever thread this is."""

@@ -135,7 +135,7 @@ class DurableCall(Coroutine[Any, Any, T]):
 
     def __del__(self) -> None:
         # A forgotten await is as silent a mistake here as with a plain coroutine, so it is reported the same way.
-        if self._answer is None and not self._over and not self._loop.closed:
+        if self._answer is None and not self._over and not self._loop.is_closed():
             warnings.warn(
                 f"the call of {self.name} was never awaited, so it was not made", RuntimeWarning, stacklevel=2
             )

@@ -33,7 +33,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from asyncio import _get_running_loop, _set_running_loop
+from asyncio import _get_running_loop, _set_running_loop, current_task
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
@@ -62,6 +62,7 @@ from holdfast.runtime.run_refusals import (
     NotDurable,
     made_by_as_completed,
     made_by_hand,
+    spins,
     translated,
     waited_without_mark,
 )
@@ -217,23 +218,26 @@ class RunLoop(DurableOnly):
         return f"run {self.run_id} waits for something that no action, timer or event can complete: {'; '.join(lines)}"
 
     @property
-    def closed(self) -> bool:
-        return self._closed
+    def over(self) -> bool:
+        """Whether all of its code has come to its end: then there is nothing to close, and evicting it is no turn."""
+        return self.main is not None and self._generators is None and all(map(RunTask.done, self._tasks.values()))
 
     def evict(self) -> None:
         """Take the run out of memory: its code is closed, and nothing that it does on the way out has an effect."""
         if self._closed:
             return
-        outer = self._enter()
+        outer = None if self.over else self._enter()
         self._closed = True
         try:
             for held in (self._ready, self._pending, self._fresh):
                 held.clear()
-            self._abandoned, self._withdrawn = (), ()
-            self._timers = RunTimers()
-            close_everything(self, self._tasks, self._generators)
+            self._abandoned, self._withdrawn, self._timers = (), (), RunTimers()
+            if outer is not None:
+                close_everything(self, self._tasks, self._generators)
         finally:
-            self._leave(outer)
+            self._tasks.clear()
+            if outer is not None:
+                self._leave(outer)
             # The loop holds its tasks, and they hold the loop: without this only a collection would free them.
             self._outcome = self.outcome() if self.done else None
             self.main = self.on_fault = None
@@ -244,7 +248,7 @@ class RunLoop(DurableOnly):
         """Ask for something durable at the next address of the current branch; the answer comes as an entry."""
         if self._closed:
             return RunFuture(self, 0)  # never answered: whoever awaits it is being closed
-        task: Any = asyncio.current_task(self)
+        task: Any = current_task(self)
         branch = task.branch if task.__class__ is RunTask else self._current_branch()
         if branch.collected and not branch.calls:
             self._warn_of_abandoned_generator(name)
@@ -284,7 +288,7 @@ class RunLoop(DurableOnly):
         return self._collected_mark
 
     def _current_branch(self) -> Branch:
-        task: Any = asyncio.current_task(self)
+        task: Any = current_task(self)
         if task is None:
             if not self.is_running():
                 raise self._woken_from_outside("used")
@@ -390,8 +394,8 @@ class RunLoop(DurableOnly):
 
     def _enter(self) -> tuple[asyncio.AbstractEventLoop | None, Any]:
         outer = _get_running_loop()
-        if outer is not None and (outer is self or asyncio.current_task(outer) is not None):
-            inside = "its own turn" if outer is self else f"the task {asyncio.current_task(outer)!r}"
+        if outer is not None and (outer is self or current_task(outer) is not None):
+            inside = "its own turn" if outer is self else f"the task {current_task(outer)!r}"
             raise RuntimeError(
                 f"a turn of run {self.run_id} was started inside {inside}; start it in a plain callback of the outer "
                 "loop, with loop.call_soon"
@@ -401,8 +405,8 @@ class RunLoop(DurableOnly):
             self._ready = deque()
         _set_running_loop(self)
         sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=self._generator_abandoned)
-        if self._watchdog is not None:
-            self._watchdog.turn_begins(self.run_id, _BOUNDARY)
+        if (watchdog := self._watchdog) is not None:
+            watchdog.turn_begins(self.run_id, _BOUNDARY)
         if self._abandoned:
             abandoned, self._abandoned = self._abandoned, ()
             for generator in abandoned:
@@ -557,11 +561,7 @@ class RunLoop(DurableOnly):
     def _spins(self, handle: asyncio.Handle) -> NotDurable:
         owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
         line = self.line_of_task(owner) if isinstance(owner, RunTask) else ""
-        return NotDurable(
-            f"run {self.run_id} ran {self.quota:,} callbacks without asking for anything: it spins at "
-            f"{line or UNKNOWN_LINE}",
-            hint="wait with an asyncio.Event, a condition or asyncio.sleep() of more than 0 seconds instead of polling",
-        )
+        return spins(self.run_id, self.quota, line or UNKNOWN_LINE)
 
     def line_of_task(self, task: RunTask) -> str:
         """Return the user's line at which a task waits, or else at which the task that made it does."""
@@ -587,7 +587,7 @@ class RunLoop(DurableOnly):
     def _current_line(self) -> str:
         line = line_of_stack(sys._getframe(1), _BOUNDARY)
         if not line:
-            task: Any = asyncio.current_task(self)
+            task: Any = current_task(self)
             if task.__class__ is RunTask:
                 line = self._line_of_parents(task.branch)
         return line or UNKNOWN_LINE

@@ -135,6 +135,14 @@ def made_by_as_completed(coro: Any, caller: FrameType | None) -> bool:
     return False
 
 
+def spins(run_id: str, callbacks: int, line: str) -> NotDurable:
+    """What to say of a run that runs and runs, and asks for nothing."""
+    return NotDurable(
+        f"run {run_id} ran {callbacks:,} callbacks without asking for anything: it spins at {line}",
+        hint="wait with an asyncio.Event, a condition or asyncio.sleep() of more than 0 seconds instead of polling",
+    )
+
+
 def made_by_hand(callback: Any) -> Any | None:
     """Return the task whose step a callback is, if the run's loop did not make it: such a task has no branch."""
     owner = getattr(callback, "__self__", None)

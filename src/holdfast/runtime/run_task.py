@@ -86,7 +86,8 @@ class RequestFuture(RunFuture):
 
     def __init__(self, loop: RunLoop, mark: int, address: str) -> None:
         self.address = address
-        super().__init__(loop, mark)
+        self.mark = mark
+        asyncio.Future.__init__(self, loop=loop)
 
     def cancel(self, msg: Any | None = None) -> bool:
         if not super().cancel(msg):

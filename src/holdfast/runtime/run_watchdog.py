@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from threading import get_ident
 from types import CodeType
 from typing import Final
 
@@ -36,14 +37,11 @@ class SlowTurn(msgspec.Struct, frozen=True):
     line: str
 
 
-class _Turn:
-    __slots__ = ("began", "boundary", "reported", "run_id")
-
-    def __init__(self, run_id: str, began: float, boundary: frozenset[CodeType]) -> None:
-        self.run_id = run_id
-        self.began = began
-        self.boundary = boundary
-        self.reported = False
+class _Turn(msgspec.Struct, eq=False, gc=False):
+    run_id: str
+    began: float
+    boundary: frozenset[CodeType]
+    reported: bool = False
 
 
 class RunWatchdog:
@@ -70,12 +68,12 @@ class RunWatchdog:
 
     def turn_begins(self, run_id: str, boundary: frozenset[CodeType]) -> None:
         self._count += 1
-        self._turns[threading.get_ident()] = _Turn(run_id, self._clock(), boundary)
+        self._turns[get_ident()] = _Turn(run_id, self._clock(), boundary)
         if self._asleep:
             self._awake.set()
 
     def turn_ends(self) -> None:
-        self._turns.pop(threading.get_ident(), None)
+        self._turns.pop(get_ident(), None)
 
     def look(self) -> list[SlowTurn]:
         """Return, and report, the turns that have just been found to take too long."""

@@ -37,6 +37,12 @@ ACTION_SECONDS: Final = "action_seconds"
 SCHEDULE_TO_START_SECONDS: Final = "schedule_to_start_seconds"
 RUNNING_ACTIONS: Final = "running_actions"
 ABANDONED_THREADS: Final = "abandoned_threads"
+GRAPH_NODES_RUNNING: Final = "graph_nodes_running"
+GRAPH_QUEUE_DEPTH: Final = "graph_queue_depth"
+GRAPH_STEP_SECONDS: Final = "graph_step_seconds"
+GRAPH_RETRIES: Final = "graph_retries"
+GRAPH_MERGE_CONFLICTS: Final = "graph_merge_conflicts"
+GRAPH_BACKPRESSURE_BLOCKS: Final = "graph_backpressure_blocks"
 
 MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -64,6 +70,12 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         SCHEDULE_TO_START_SECONDS: "time from the moment work was due to the moment its code started",
         RUNNING_ACTIONS: "attempts of user code that run now",
         ABANDONED_THREADS: "functions that still run although their attempt is over",
+        GRAPH_NODES_RUNNING: "nodes of state graphs that run now",
+        GRAPH_QUEUE_DEPTH: "items that wait when a step of a state graph begins",
+        GRAPH_STEP_SECONDS: "time of a step of a state graph, from one checkpoint to the next",
+        GRAPH_RETRIES: "attempts scheduled after a failed one of a state graph's node",
+        GRAPH_MERGE_CONFLICTS: "runs of state graphs that failed because two nodes wrote one field",
+        GRAPH_BACKPRESSURE_BLOCKS: "items of state graphs that found the frontier full",
     }
 )
 

@@ -29,7 +29,10 @@ class UnservedQueues:
 
     def expect(self, queue: str, workers: Iterable[Serving]) -> None:
         """A run was started on this queue; `workers` are those of this process."""
-        if queue in self._checks or any(queue in worker.queues for worker in workers):
+        for worker in workers:  # with every start, so as cheap as can be
+            if queue in worker.queues:
+                return
+        if queue in self._checks:
             return
         loop = asyncio.get_running_loop()
         self._checks[queue] = loop.call_later(NO_WORKER_SECONDS, self._look, queue)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from holdfast.coordinator import Commit
 from holdfast.core.errors import StoreError, UnknownWorkflow
@@ -19,6 +20,7 @@ FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.05, 0.25  # hints come sooner where th
 # poll, and before the next hint is followed. For a few, one slow answer says nothing about the next.
 REST_BEFORE_POLL, REST_BEFORE_HINT, LONGEST_REST_SECONDS = 20, 4, 2.0
 QUICK_SECONDS, FEW = 0.002, 50
+_UNLIMITED: Final = contextlib.nullcontext()
 
 
 class Watch:
@@ -44,23 +46,17 @@ class Watch:
         waiters = self._waiting.get(run.id)
         if not waiters:
             return
-        for wanted, future in waiters:
-            if future.done() or wanted(run):
-                break
-        else:
-            return  # as with every step but the last
-        left = []
+        told = 0
         for wanted, future in waiters:
             if future.done():
-                continue
-            if wanted(run):
+                told += 1
+            elif wanted(run):
                 future.set_result(run)
-            else:
-                left.append((wanted, future))
-        if left:
-            self._waiting[run.id] = left
-        else:
+                told += 1
+        if told == len(waiters):
             del self._waiting[run.id]
+        elif told:  # not so with most steps
+            self._waiting[run.id] = [waiter for waiter in waiters if not waiter[1].done()]
 
     async def wait(self, run: str, wanted: Callable[[Run], bool], timeout: float | None) -> Run:
         """The run's row once it is as wanted; TimeoutError when the time is up."""
@@ -68,7 +64,7 @@ class Watch:
         future: asyncio.Future[Run] = loop.create_future()
         self._waiting.setdefault(run, []).append((wanted, future))
         try:
-            async with asyncio.timeout(timeout):
+            async with _UNLIMITED if timeout is None else asyncio.timeout(timeout):
                 known = self._peek(run)
                 if known is None or wanted(known):
                     rows = await self._store.runs([run])  # after registering: a commit in between is not missed

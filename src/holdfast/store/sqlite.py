@@ -379,7 +379,7 @@ class SqliteStore:
                 handed.append(Handed(leased, begun(Run(*row[_WORK_WIDTH:]), leased)))
             keys = ((h.work.token, h.work.worker, now, h.work.run, h.work.node, h.work.attempt) for h in handed)
             db.executemany(self._sql["lease"], keys)
-            db.executemany(self._sql["begin"], ((h.work.started, h.work.run) for h in handed))
+            db.execute(self._sql["begin"], (now, _json([h.work.run for h in handed]).decode()))
             if failpoints.armed:
                 failpoints.hit("claim.before_commit")
             return foreign, handed

@@ -1,0 +1,215 @@
+"""Committed rows that a process remembers, each under the version of its run: what spares a step its reads."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from sys import intern
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.changes import Changes, Query
+from holdfast.core.rows import (
+    CHECKPOINTS,
+    EFFECT,
+    OBSERVATIONS,
+    OPEN_WORK,
+    RECORDED,
+    RUNS,
+    SNAPSHOTS,
+    STREAM,
+    SUSPENDED,
+    WORK,
+    Key,
+    Run,
+    Table,
+)
+
+# Rows that are written and not read again by those who wrote them: the state is remembered, not what it came from.
+NOT_REMEMBERED: Final = (STREAM, OBSERVATIONS, SNAPSHOTS, CHECKPOINTS, RECORDED)
+NOTES_LIMIT: Final = 1_000  # of rows that are gone and of questions that were answered
+_NONE: Final[frozenset[Any]] = frozenset()  # most runs have nothing to note, and a set takes 200 bytes
+
+
+class CachedRun:
+    """Committed rows of one run, all of them valid under the version of its `runs` row."""
+
+    __slots__ = ("absent", "answered", "rows", "run", "whole")
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.rows: dict[Table[Any], dict[Key, Any]] = {}  # of the other tables
+        self.absent: set[tuple[Table[Any], Key]] | frozenset[Any] = _NONE
+        self.answered: set[Query] | frozenset[Any] = _NONE
+        self.whole = False  # created here and never missed: a key that is not here does not exist
+
+    def __len__(self) -> int:
+        return (self.run is not None) + sum(map(len, self.rows.values()))
+
+    def note_absent(self, table: Table[Any], key: Key) -> None:
+        self.absent = self.absent if isinstance(self.absent, set) else set()
+        self.absent.add((table, key))
+
+    def note_deleted(self, table: Table[Any], key: Key) -> None:
+        """As `note_absent`, and for a long loop's rows without an end: what is not noted is asked for again."""
+        if not self.whole and len(self.absent) < NOTES_LIMIT:
+            self.note_absent(table, key)
+        if len(self.answered) > NOTES_LIMIT:
+            self.answered = _NONE
+
+    def note_answered(self, query: Query) -> None:
+        self.answered = self.answered if isinstance(self.answered, set) else set()
+        self.answered.add(query)
+
+
+def _sharing_texts(run: Run) -> Run:
+    """The same row, without copies of its own of what very many runs have in common."""
+    return msgspec.structs.replace(
+        run,
+        workflow=intern(run.workflow),
+        model=intern(run.model),
+        codec=intern(run.codec),
+        on_failure=intern(run.on_failure),
+        queue=intern(run.queue),
+        tags=intern(run.tags),
+    )
+
+
+class RowCache:
+    """Rows of runs that this process loaded, claimed or wrote. May be emptied at any moment (K5)."""
+
+    def __init__(self, limit_rows: int = 200_000) -> None:
+        self.runs: OrderedDict[str, CachedRun] = OrderedDict()
+        self._limit = limit_rows
+        self._count = 0
+
+    def clear(self) -> None:
+        self.runs.clear()
+        self._count = 0
+
+    def drop(self, run: str) -> None:
+        cached = self.runs.pop(run, None)
+        if cached is not None:
+            self._count -= len(cached)
+
+    def run_row(self, run: str) -> Run | None:
+        cached = self.runs.get(run)
+        return None if cached is None else cached.run
+
+    def of_run(self, run: str) -> CachedRun:
+        cached = self.runs.get(run)
+        if cached is None:
+            cached = self.runs[run] = CachedRun()
+        else:
+            self.runs.move_to_end(run)
+        return cached
+
+    def learn(self, table: Table[Any], row: Any) -> None:
+        """Remember a committed row that was just read or claimed."""
+        self._learn_all(table, (row,), _NONE)
+
+    def learn_run(self, row: Run) -> None:
+        """Remember a run's row that was just read, and forget what was remembered with another version of it."""
+        known = self.run_row(row.id)
+        if known is None or known.version != row.version:
+            self.drop(row.id)
+        self.learn(RUNS, row)
+
+    def absorb(self, changes: Changes) -> None:
+        """The flush committed: what the View said is now what is stored."""
+        for old, _ in changes.updates.get(RUNS, ()):
+            known = self.run_row(old.id)
+            if known is not None and known is not old and known.version != old.version:
+                # Remembered meanwhile, by a claim whose answer was late: rows of that version must not join these (K4).
+                self.drop(old.id)
+        for table, deleted in changes.deletes.items():
+            for row in deleted:
+                run = table.run(row)
+                cached = self.runs.get(run) if run is not None else None
+                if cached is not None and cached.rows.get(table, {}).pop(table.key(row), None) is not None:
+                    self._count -= 1
+                    cached.note_deleted(table, table.key(row))
+        left: set[str] = set()  # whose rows are not kept
+        deciders: list[str] = []
+        stepped: list[str] = []
+        for row in changes.rows(RUNS):
+            if row.ended:  # nothing more will be decided about it soon
+                self.drop(row.id)
+                left.add(row.id)
+            elif row.model == "decider":
+                deciders.append(row.id)
+            elif row.model == "graph" and ((known := self.run_row(row.id)) is None or known.base != row.base):
+                stepped.append(row.id)
+            elif row.status == SUSPENDED:  # very many may wait; whatever wakes one reads what it needs
+                self.drop(row.id)
+                self.learn(RUNS, _sharing_texts(row))
+                left.add(row.id)
+        for row in changes.inserts.get(RUNS, ()):
+            if row.id not in left:
+                self.of_run(row.id).whole = True
+        for table, inserted in changes.inserts.items():
+            if table not in NOT_REMEMBERED:
+                self._learn_all(table, inserted, left)
+        for table, updated in changes.updates.items():
+            self._learn_all(table, [new for _, new in updated], left)
+        if deciders:
+            self._forget_settled(deciders, changes)
+        for run in stepped:
+            self._forget_step(run)
+        self.trim()
+
+    def _learn_all(self, table: Table[Any], rows: Iterable[Any], left: Collection[str]) -> None:
+        runs, run_of, key_of = self.runs, table.run, table.key
+        for row in rows:
+            run = run_of(row)
+            if run is None or run in left:
+                continue
+            cached = runs.get(run)
+            if cached is None:
+                cached = runs[run] = CachedRun()
+            else:
+                runs.move_to_end(run)
+            if table is RUNS:
+                self._count += cached.run is None
+                cached.run = row
+                continue
+            known = cached.rows.get(table)
+            if known is None:
+                known = cached.rows[table] = {}
+            key = key_of(row)
+            if key not in known:
+                self._count += 1
+            known[key] = row
+
+    def _forget_settled(self, deciders: list[str], changes: Changes) -> None:
+        """Instances live long: what is folded or settled is not kept. Only unique keys rely on its absence then."""
+        for _, row in changes.updates.get(WORK, ()):
+            cached = self.runs.get(row.run)
+            if cached is not None and row.kind == EFFECT and row.status not in OPEN_WORK:
+                self._count -= cached.rows.get(WORK, {}).pop(WORK.key(row), None) is not None
+        for run in deciders:
+            self._forget_folded(run)
+
+    def _forget_step(self, run: str) -> None:
+        """I47: a graph may take steps without end, and never looks back at the items of one that is over."""
+        self._forget_folded(run)
+        cached = self.runs.get(run)
+        rows = {} if cached is None else cached.rows.get(WORK, {})
+        for key in [key for key, row in rows.items() if row.status not in OPEN_WORK]:
+            del rows[key]
+            self._count -= 1
+
+    def _forget_folded(self, run: str) -> None:
+        cached = self.runs.get(run)
+        if cached is None:
+            return
+        for table in NOT_REMEMBERED:
+            self._count -= len(cached.rows.pop(table, ()))
+        if cached.answered:
+            cached.answered = {query for query in cached.answered if query.table not in NOT_REMEMBERED}
+
+    def trim(self) -> None:
+        while self._count > self._limit and self.runs:
+            oldest = next(iter(self.runs))
+            self.drop(oldest)
