@@ -58,7 +58,13 @@ _HOMES = {
     "holdfast.core.retry": ("Retry",),
     "holdfast.core.settings": ("Settings",),
     "holdfast.deciding": ("InstanceSnapshot",),
+    "holdfast.emitters": ("emitters",),
     "holdfast.engine": ("Engine",),
+    "holdfast.graph_diff": ("RunDiff", "StepDifference"),
+    "holdfast.graph_documents": (
+        *("Checkpoint", "Interrupt", "RecordedIO", "SchedulerMetrics", "SchedulerState", "WorkItem"),
+    ),
+    "holdfast.graph_replay": ("Difference", "ReplayReport"),
     "holdfast.script": ("run",),
     "holdfast.handle": ("Handle",),
 }
@@ -81,7 +87,9 @@ __all__ += ["Handle", "PREVIOUS", "Registry", "Retry", "Settings", "Tx", "action
 __all__ += ["BuiltDag", "BuiltNode", "DagBuilder", "DagTemplate", "dag_template"]
 __all__ += ["FlowControl", "SkipThisNode", "PauseThisRun", "CancelThisRun", "ReattemptThisNode", "FinishThisRun"]
 __all__ += ["Flow", "flow", "pure"]
-__all__ += ["StateGraph", "NodeContext", "Goto", "Many", "Send", "Stop", "reducers"]
+__all__ += ["StateGraph", "NodeContext", "Goto", "Many", "Send", "Stop", "reducers", "emitters"]
+__all__ += ["Checkpoint", "Difference", "Interrupt", "RecordedIO", "ReplayReport", "RunDiff", "SchedulerMetrics"]
+__all__ += ["SchedulerState", "StepDifference", "WorkItem"]
 __all__ += ["Workflow", "workflow", "ChildHandle", "start_child", "continue_as", "on_rollback", "expose", "patched"]
 __all__ += ["Event", "event", "Condition", "after", "at", "ended", "any_of", "all_of", "wait_for"]
 __all__ += ["Received", "TimeReached", "RunEnded", "send", "broadcast", "execute", "side_effect"]
@@ -96,6 +104,7 @@ __all__ += ["ReplayMismatch", "ReattemptRefused", "MissingJob", "ReadinessOverfl
 __all__ += ["NoProgress", "DecideFailed", "StoreUnavailable", "SchemaTooNew", "NotOurDatabase", "EngineClosed"]
 
 if TYPE_CHECKING:
+    from holdfast import emitters
     from holdfast.authoring import reducers
     from holdfast.authoring.actions import Action, Bound, action
     from holdfast.authoring.conditions import (
@@ -194,6 +203,16 @@ if TYPE_CHECKING:
     from holdfast.core.settings import Settings
     from holdfast.deciding import InstanceSnapshot
     from holdfast.engine import Engine
+    from holdfast.graph_diff import RunDiff, StepDifference
+    from holdfast.graph_documents import (
+        Checkpoint,
+        Interrupt,
+        RecordedIO,
+        SchedulerMetrics,
+        SchedulerState,
+        WorkItem,
+    )
+    from holdfast.graph_replay import Difference, ReplayReport
     from holdfast.handle import Handle
     from holdfast.script import run
 
@@ -202,7 +221,8 @@ def __getattr__(name: str) -> Any:
     module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
+    found = importlib.import_module(module)
+    value = found if module == f"holdfast.{name}" else getattr(found, name)
     globals()[name] = value
     return value
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, TypeVarTuple, Unpack, overload
+from typing import Any, Generic, Literal, Self, TypeVar, TypeVarTuple, Unpack, overload
 
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dag_builder import BuiltDag
@@ -30,6 +30,9 @@ from holdfast.dead_letters import DeadLetter
 from holdfast.deciding import Instance, InstanceSnapshot, ObservedInput, Transition
 from holdfast.engine import Engine
 from holdfast.explain import Explanation
+from holdfast.graph_diff import RunDiff
+from holdfast.graph_documents import Checkpoint, Interrupt, RecordedIO, SchedulerState
+from holdfast.graph_replay import ReplayReport
 from holdfast.handle import Handle, HistoryEntry, NodeState, StepExecution
 from holdfast.listing import Runs
 from holdfast.operating import EngineStats
@@ -38,9 +41,6 @@ from holdfast.runtime.loop_thread import LoopThread
 from holdfast.runtime.worker import Worker
 from holdfast.start_options import Identified, StartOptions
 from holdfast.store.contract import Finding, WorkerRow
-
-if TYPE_CHECKING:
-    from holdfast.graph_replay import ReplayReport
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
@@ -103,6 +103,30 @@ class BlockingHandle(Generic[R]):
     def skip(self, node: str, *, by: str = "an operator") -> None:
         """Mark a node as skipped, which satisfies what depends on it."""
         self._thread.run(self._handle.skip(node, by=by))
+
+    def resume_with(self, answer: Any, *, node: str | None = None, by: str = "a person") -> None:
+        """Answer a node of a state graph that asks a person (`ctx.interrupt`); `node` if several do."""
+        self._thread.run(self._handle.resume_with(answer, node=node, by=by))
+
+    def checkpoints(self) -> list[Checkpoint[Any]]:
+        """Every checkpoint that is kept of a state graph's run, oldest first."""
+        return self._thread.run(self._handle.checkpoints())
+
+    def checkpoint(self, *, step: int | None = None, label: str | None = None) -> Checkpoint[Any]:
+        """What a state graph had become after a step, or where a label was set last; without either, the latest."""
+        return self._thread.run(self._handle.checkpoint(step=step, label=label))
+
+    def scheduler(self) -> SchedulerState:
+        """What a state graph's run does now, and what it has done."""
+        return self._thread.run(self._handle.scheduler())
+
+    def interrupts(self) -> list[Interrupt]:
+        """The questions to people that a state graph's run waits with."""
+        return self._thread.run(self._handle.interrupts())
+
+    def recorded(self) -> list[RecordedIO]:
+        """The calls to the outside world that a state graph's nodes have recorded."""
+        return self._thread.run(self._handle.recorded())
 
     def history(self) -> list[HistoryEntry]:
         """The run's record: what people and the engine did to it, oldest first."""
@@ -167,7 +191,7 @@ class BlockingHandle(Generic[R]):
         return self._thread.run(self._handle.step_executions(node))
 
     def mermaid(self) -> str:
-        """The graph with the state of every node, for a page or a document."""
+        """The graph with the state of every node, for a page or a document; of a state graph, with the taken path."""
         return self._thread.run(self._handle.mermaid())
 
 
@@ -337,15 +361,30 @@ class BlockingEngine:
         key: str | None = None,
         by: str = "an operator",
     ) -> BlockingHandle[Any]:
-        """A new run that shares what was done, and stays as it is: of a DAG from a node, of a state graph from a step."""
-        forked = self._engine.fork(run, from_node=from_node, step=step, label=label, update=update, key=key, by=by)
-        return BlockingHandle(self._thread, self._thread.run(forked))
+        """A new run that shares what was done. The run it is taken from stays as it is.
+
+        Of a DAG: every completed node except `from_node` and whatever depends on it (I29). Of a state graph: all up to
+        the checkpoint of `step` or `label` (the latest, if neither is given), with the fields in `update` set anew.
+        """
+        return BlockingHandle(
+            self._thread,
+            self._thread.run(
+                self._engine.fork(run, from_node=from_node, step=step, label=label, update=update, key=key, by=by)
+            ),
+        )
 
     def replay(
         self, run: str | Identified, *, mode: Literal["strict", "lenient", "live"] = "strict"
     ) -> ReplayReport[Any]:
-        """Run a state graph's recorded run again, without touching the outside world; `ReplayMismatch` if it differs."""
+        """Run a state graph's recorded run again, without touching the outside world; `ReplayMismatch` if it differs.
+
+        `lenient` reports every difference instead; `live` makes the recorded calls again and reports other answers.
+        """
         return self._thread.run(self._engine.replay(run, mode=mode))
+
+    def diff(self, first: str | Identified, second: str | Identified) -> RunDiff:
+        """Two runs of state graphs compared, state by state: the first step that differs, and every field with both."""
+        return self._thread.run(self._engine.diff(first, second))
 
     def check(self, workflows: list[str] | None = None) -> list[Checked]:
         """Before a deploy: every open run against the code of this process. Nothing is started or written."""

@@ -3,7 +3,7 @@
 The history of every function is replayed against the code of this process, up to where it is, and what it then waits
 for is compared with what is stored. A flow keeps its graph, so only what that calls is looked for. A class DAG follows
 its code as it changes (I31): for one of those the check says what would change. Of a decider a sample of everything
-that it has stored is read (`decider_checking`).
+that it has stored is read (`decider_checking`), of a state graph's run the step that is under way (`graph_checking`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str
     verdict: str
     difference: str = ""
-    what: str = "run"  # or decider
+    what: str = "run"  # or decider, or graph: one that no run could be started of
 
     @property
     def ok(self) -> bool:
@@ -55,6 +55,10 @@ async def check_runs(engine: Engine, workflows: Iterable[str] | None = None) -> 
         if code is not None:
             async for checked in _check_decider(engine, workflow, code):
                 yield checked
+            continue
+        broken = _broken_graph(engine, workflow)
+        if broken is not None:
+            yield broken
             continue
         after: str | None = None
         while True:
@@ -79,8 +83,19 @@ async def _check_decider(engine: Engine, workflow: str, code: BoundDecider) -> A
         yield Checked(run=None, workflow=workflow, verdict="fine", what="decider")
 
 
+def _broken_graph(engine: Engine, workflow: str) -> Checked | None:
+    """A state graph that `check()` finds something wrong with: none of its runs could go on, and none could start."""
+    try:
+        engine.definitions.state_graph(workflow)
+    except HoldfastError as error:
+        return Checked(run=None, workflow=workflow, verdict="breaks", difference=str(error), what="graph")
+    return None
+
+
 async def check_run(engine: Engine, run: Run) -> Checked:
     """One run against the code of this process."""
+    if run.model == "graph":
+        return await _check_graph(engine, run)
     if run.model == "flow":
         return await _check_flow(engine, run)
     if run.model != "function":
@@ -137,6 +152,16 @@ async def _check_values(engine: Engine, run: Run, graph: FlowGraph) -> None:
                 code.environment.type_named(name)
     for value in await engine.store.rows(ValuesOf(run.id)):
         code.load(value.value)
+
+
+async def _check_graph(engine: Engine, run: Run) -> Checked:
+    from holdfast.graph_checking import graph_change, graph_problem
+
+    problem = await graph_problem(engine, run)
+    if problem:
+        return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=problem)
+    change = graph_change(engine, run)
+    return Checked(run=run.id, workflow=run.workflow, verdict="changes" if change else "fine", difference=change)
 
 
 async def _check_dag(engine: Engine, run: Run) -> Checked:

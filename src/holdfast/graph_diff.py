@@ -40,7 +40,7 @@ class StepDifference:
     """A step after which the two runs are not the same.
 
     `fields` has the values of both for those that differ. `frontier` has the nodes that follow, where those differ. A
-    step that only one of the runs has kept is `only` "first" or "second".
+    step that only one of the runs has taken is `only` "first" or "second".
     """
 
     step: int
@@ -56,7 +56,7 @@ class StepDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDiff:
-    """How two runs differ. `differences` begins with the first step that does; of very many, only the first are in it."""
+    """How two runs differ. `differences` begins with the first step that does; of very many it has the first 1,000."""
 
     first: str
     second: str
@@ -97,10 +97,11 @@ async def diff(engine: Engine, first: Run, second: Run) -> RunDiff:
     compared = differing = 0
     found: list[StepDifference] = []
     async for one, other in _side_by_side(ours, theirs):
-        if compared == 0 and (one is None or other is None):
-            continue  # what came before the fork
-        compared += one is not None and other is not None
-        difference = _difference(one, other)
+        if one is not None and other is not None:
+            compared += 1
+            difference = _difference(one, other)
+        else:
+            difference = _alone(one, "first", second) or _alone(other, "second", first)
         if difference is not None:
             differing += 1
             if len(found) < MOST_STEPS:
@@ -129,11 +130,14 @@ async def _side_by_side(
             one, other = await anext(ours, None), await anext(theirs, None)
 
 
-def _difference(one: Step | None, other: Step | None) -> StepDifference | None:
-    if one is None or other is None:
-        kept = one or other
-        assert kept is not None
-        return StepDifference(step=kept.row.step, fields={}, only="second" if one is None else "first")
+def _alone(step: Step | None, whose: str, lacking: Run) -> StepDifference | None:
+    """A step that the other run has not taken. What it has pruned, or a fork has not inherited, says nothing."""
+    if step is None or step.row.step <= lacking.base:
+        return None
+    return StepDifference(step=step.row.step, fields={}, only=whose)
+
+
+def _difference(one: Step, other: Step) -> StepDifference | None:
     nodes = tuple(_nodes(step) for step in (one, other))
     frontier = None if nodes[0] == nodes[1] else (nodes[0], nodes[1])
     changed = () if one.row.digest == other.row.digest else changed_fields(one.fields, other.fields)

@@ -109,8 +109,9 @@ async def scheduler(engine: Engine, run: Run) -> SchedulerState:
     row = latest[0]
     totals = totals_of(row)
     waiting = 0 if run.ended else max(0, len(frontier_of(row, code)) - run.due)
-    queued = min(waiting, code.queue_depth or waiting)  # without the code nobody knows how many it may hold
     ready = sum(work.status not in (LEASED, BLOCKED) for work in open_work)
+    room = max(0, code.queue_depth - ready) if code.queue_depth else waiting  # without the code nobody knows
+    queued = min(waiting, room)
     return SchedulerState(
         active_nodes=sum(work.status == LEASED for work in open_work),
         queue_depth=queued + ready,

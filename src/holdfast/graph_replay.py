@@ -122,6 +122,8 @@ class _Replay:
 
     async def follow(self, chain: list[Checkpoint]) -> ReplayReport[Any]:
         known = put_together(chain[:1], self.code)
+        if (digest := state_digest(known.fields)) != chain[0].digest:
+            self.differ(known.step, "the beginning", "its state was changed", chain[0].digest, digest)
         for row in chain[1:]:
             known = await self._step(known, row)
         return ReplayReport(
@@ -147,7 +149,7 @@ class _Replay:
         except HoldfastError as error:
             self.differ(row.step, "the merge", "it failed", "a merged state", str(error))
             return stored
-        if state_digest(fields) != row.digest:
+        if state_digest(fields) != row.digest or fields != stored.fields:
             changed = sorted(name for name in {*fields, *stored.fields} if fields.get(name) != stored.fields.get(name))
             self.differ(
                 row.step,
@@ -195,8 +197,7 @@ class _Replay:
         node, code = self.code.graph.nodes[item.node], self.code
         state = code.state_for(known.fields, item.sent)
         calls = _ReplayedCalls(self, work, {row.call: row for row in records}, coding_of(code))
-        own_key = node.policy.idempotency_key
-        key = idempotency_key(self.run.workflow, self.run.id, work.node) if own_key is None else own_key(state)
+        key = code.own_key(item.node, state) or idempotency_key(self.run.workflow, self.run.id, work.node)
         context = NodeContext(
             run_id=self.run.id,
             workflow_name=self.run.workflow,
@@ -237,7 +238,9 @@ class _Replay:
     def differ(self, step: int, node: str, what: str, recorded: Any, found: Any, call: int | None = None) -> None:
         difference = Difference(step=step, node=node, what=what, recorded=recorded, found=found, call=call)
         if self.mode == "strict":
-            raise ReplayMismatch(f"replay of run {self.run.id} of {self.run.workflow}: {difference}")
+            mismatch = ReplayMismatch(f"replay of run {self.run.id} of {self.run.workflow}: {difference}")
+            mismatch.difference = difference
+            raise mismatch
         self.differences.append(difference)
 
 
@@ -292,8 +295,9 @@ class _ReplayedCalls:
 
     def _answer(self, row: Recorded, where: str) -> Any:
         self._replay.calls += 1
-        if row.response is not None and self._coding.response_hash(row.response) != row.response_hash:
-            now = self._coding.unseal(row.response)
+        now = None if row.response is None else self._coding.unseal(row.response)
+        digest = None if row.response is None else self._coding.response_hash(row.response)
+        if digest != row.response_hash:
             self._differ(row.call, f"the stored response of {where} was changed", row.response_hash, now)
         if row.error is not None:
             raise decode_error(row.error).to_exception(known_exception)
@@ -319,13 +323,17 @@ class _ReplayedCalls:
 
     def _compare(self, row: Recorded, where: str, value: Any, error: Exception | None) -> None:
         """What the world answers now, with what it answered then."""
-        digest, found = "", value
+        digest, found = None, value
         if error is None:
             _, digest = self._coding.response(value, where)
         else:
             found = f"{type(error).__name__}: {error}"
-        if digest != (row.response_hash or ""):
-            recorded = decode_error(row.error).message if row.error else self._coding.unseal(row.response or b"null")
+        if row.error is None:
+            recorded = self._coding.unseal(row.response or b"null")
+        else:
+            failure = decode_error(row.error)
+            recorded = f"{failure.type}: {failure.message}"
+        if digest != row.response_hash or (digest is None and found != recorded):
             self._differ(row.call, f"{where} is answered differently now", recorded, found)
 
     def _differ(self, call: int, what: str, recorded: Any, found: Any) -> None:

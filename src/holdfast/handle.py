@@ -170,8 +170,7 @@ class Handle(Generic[R]):
                 run_id=row.id,
                 workflow=row.workflow,
                 cause=cause,
-                hint=f"see `holdfast show {row.id} --traceback`; after a fix, `holdfast retry {row.id}` goes on where "
-                "it stopped",
+                hint=f"see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
             ) from cause
         if row.status == CANCELLED:
             raise RunCancelled(
@@ -442,6 +441,12 @@ async def executions_by_ancestry(engine: Engine, ancestry_hash: str) -> list[tup
         known = None if graph is None else graph.by_id.get(work.node)
         executions.append((work.run, _execution(work, work.node if known is None else known.name)))
     return executions
+
+
+def _what_helps(row: Run) -> str:
+    if row.model == "flow" and not row.gave_up:
+        return "the flow's own code raised it and would again: start a new run, with other code or another input"
+    return f"after a fix, `holdfast retry {row.id}` goes on where it stopped"
 
 
 def _time(microseconds: int) -> datetime:

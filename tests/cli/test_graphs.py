@@ -127,7 +127,7 @@ def test_i29_fork_prints_the_id_of_a_run_that_shares_what_was_completed(shell: S
     assert f"from run {run} at node charge, sharing 1 node" in shell.ok("show", new)
     assert f"into run {new}, from node charge" in shell.ok("show", run)
     again = shell.json("fork", run, "--from", "charge")
-    assert again.keys() == {"run", "workflow", "key", "status", "source", "from_node"}
+    assert again.keys() == {"run", "workflow", "key", "status", "source", "from_node", "step"}
     assert shell("fork", run, "--from", "charge", "--key", "second").exit_code == 1
     unknown = shell("fork", run, "--from", "charg")
     assert unknown.exit_code == 3

@@ -102,6 +102,34 @@ async def test_k1_branches_of_a_function_share_their_commits(postgres_url: str) 
     assert trips <= 10
 
 
+@pytest.mark.parametrize("store", ["sqlite_url", "postgres_url"])
+async def test_k5_a_function_that_has_slept_goes_on_without_reading_its_rows(
+    store: str, request: pytest.FixtureRequest
+) -> None:
+    """K5, I1: once its time has come it is running, and its rows are remembered as those of any run that moves."""
+    registry = Registry()
+
+    @hf.action(registry=registry)
+    async def at_once(number: int) -> int:
+        return number
+
+    @hf.workflow(registry=registry)
+    async def sleeper() -> int:
+        await hf.sleep(seconds=0.3)  # longer than it takes to say so, on a busy machine too
+        return await at_once(1) + await at_once(2)
+
+    commits: list[Commit] = []
+    url = request.getfixturevalue(store)
+    async with hf.Engine(url, registry=registry, **ONLY_STEPS) as engine, engine.worker():
+        engine.coordinator.observers.append(commits.append)
+        assert await engine.run(sleeper, timeout=60) == 3
+    assert [run.status for commit in commits for run in commit.changes.rows(RUNS)] == [
+        *("running", "suspended"),  # the start, handed over at once; the sleep
+        *("running", "running", "running", "completed"),  # the time that has come, two steps, the end
+    ]
+    assert not any(commit.locked for commit in commits)
+
+
 def lone_turn(run: Run) -> Changes:
     """What a function's step writes: one entry more."""
     changes = Changes()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import Any
 
 import holdfast as hf
+from holdfast.core import failpoints
 from holdfast.core.function_operations import TURN
 from holdfast.core.operations import Handed, Offer, Settled
 from holdfast.core.seams import Randomness
 from holdfast.runtime.attempt import Attempt
+from holdfast.runtime.killswitch import Crash
 from holdfast.runtime.system import RealIds, real_system
 from holdfast.runtime.worker import Worker
 from holdfast.store.contract import ClaimRequest
@@ -114,6 +118,43 @@ async def worker_by_hand(
     cuts_power(engine, never=True)
     await made.enroll()
     return made
+
+
+async def crashes(
+    hands: WorkerByHand,
+    playing: Coroutine[Any, Any, None],
+    place: str,
+    hit: int,
+    look: Callable[[], None] | None = None,
+) -> bool:
+    """Play until the place is reached for that time, `look`, and not an instant longer; False if it never is.
+
+    The store stays open, and whatever was under way is gone. Close it as the death of a process would.
+    """
+    loop, reached, hits = asyncio.get_running_loop(), asyncio.Event(), 0
+
+    def hook(name: str) -> None:
+        nonlocal hits
+        hits += name == place
+        if reached.is_set() or (name == place and hits == hit):
+            if look is not None and not reached.is_set():
+                look()
+            loop.call_soon_threadsafe(reached.set)
+            raise Crash(f"{place}:{hit}")
+
+    failpoints.arm(hook)
+    played = asyncio.ensure_future(playing)
+    crashing = asyncio.ensure_future(reached.wait())
+    await asyncio.wait({played, crashing}, return_when=asyncio.FIRST_COMPLETED)
+    crashing.cancel()
+    played.cancel()  # it may wait for an answer that nobody will give
+    runner = hands.engine.coordinator._runner
+    waited: set[asyncio.Task[None]] = {played} if runner is None else {played, runner}
+    await asyncio.wait(waited)
+    failpoints.disarm()
+    for task in waited:
+        assert task.cancelled() or isinstance(task.exception(), Crash | None), task.exception()
+    return reached.is_set()
 
 
 def cuts_power(engine: hf.Engine, *, never: bool) -> None:

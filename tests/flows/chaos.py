@@ -26,6 +26,7 @@ from holdfast.testing.engines import SeededRandomness
 from tests.flows.by_hand import LEASE_SECONDS, QUEUE, WorkerByHand, cuts_power, worker_by_hand
 from tests.support.stores import Site, VirtualClock
 
+MOVES_LIMIT = 20_000
 REPORTS = (CompleteWork, FailWork, KillWork)
 Report = CompleteWork | FailWork | KillWork
 
@@ -64,7 +65,7 @@ class World:
     async def play(self, runs: list[str]) -> hf.Engine:
         """Until all these runs have ended. An engine to ask about them."""
         idle = 0
-        while True:
+        for _ in range(MOVES_LIMIT):
             life = self.dice.choice(self.lives)
             if self.dice.randrange(self.crash_one_in) == 0:
                 await self._replace(life)
@@ -79,6 +80,7 @@ class World:
             if all(other.is_idle for other in self.lives) and not await life.hands.time_passes():
                 still = [f"{row.id} of {row.workflow} is {row.status}" for row in rows if not row.ended]
                 raise AssertionError(f"stalled: {still}")
+        raise AssertionError(f"after {MOVES_LIMIT} moves there is no end")
 
     async def end(self) -> None:
         """Let nobody live."""

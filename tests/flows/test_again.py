@@ -104,6 +104,26 @@ async def test_i22_retry_computes_again_what_failed_the_run_and_repeats_no_actio
         await assert_sound(engine)
 
 
+@hf.flow(registry=registry)
+async def raises_itself() -> None:
+    try:
+        await stop_at("nowhere")
+    finally:
+        await stop_at("cleanup")
+
+
+async def test_i21_where_a_retry_would_end_the_same_nobody_is_told_to_retry(site: Site) -> None:
+    """The failure was taken, and raised again after the `finally`: the flow has gone on with it."""
+    broken.add("nowhere")
+    async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
+        handle = await engine.start(raises_itself)
+        message = await failed(handle)
+        assert "no way to nowhere" in message
+        assert "holdfast retry" not in message
+        assert "holdfast retry" not in str(await handle.explain())
+        await assert_sound(engine)
+
+
 @hf.workflow(registry=registry)
 async def slow_child() -> str:
     got = await hf.wait_for("again-go")

@@ -7,7 +7,6 @@ processes are in `test_kill_every_commit.py`.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import os
 import random
@@ -22,9 +21,8 @@ import holdfast as hf
 from holdfast.authoring.flows import Flow
 from holdfast.core import failpoints
 from holdfast.core.operations import Handed, Offer
-from holdfast.runtime.killswitch import Crash
 from holdfast.testing.engines import SeededRandomness
-from tests.flows.by_hand import QUEUE, WorkerByHand, cuts_power, worker_by_hand
+from tests.flows.by_hand import QUEUE, WorkerByHand, crashes, cuts_power, worker_by_hand
 from tests.flows.chaos import assert_recorded_once
 from tests.flows.corpus import Case
 from tests.flows.parity import ending_of_plain
@@ -78,31 +76,6 @@ class Stage:
             for handed in found if isinstance(found, list) else ():
                 await run(handed)
 
-    async def crashes(self, hands: WorkerByHand, place: str, hit: int) -> bool:
-        """Play until the place is reached for that time, and not an instant longer; False if it never is."""
-        loop, reached, hits = asyncio.get_running_loop(), asyncio.Event(), 0
-
-        def hook(name: str) -> None:
-            nonlocal hits
-            hits += name == place
-            if reached.is_set() or (name == place and hits == hit):
-                loop.call_soon_threadsafe(reached.set)
-                raise Crash(f"{place}:{hit}")
-
-        failpoints.arm(hook)
-        playing = asyncio.ensure_future(self.plays(hands))
-        crashing = asyncio.ensure_future(reached.wait())
-        await asyncio.wait({playing, crashing}, return_when=asyncio.FIRST_COMPLETED)
-        crashing.cancel()
-        playing.cancel()  # it may wait for an answer that nobody will give
-        runner = hands.engine.coordinator._runner
-        waited = {playing} if runner is None else {playing, runner}
-        await asyncio.wait(waited)
-        for task in waited:
-            assert task.cancelled() or isinstance(task.exception(), Crash | None), task.exception()
-        failpoints.disarm()
-        return reached.is_set()
-
 
 def chosen(places: Counter[str], kind: str, chance: random.Random) -> Iterator[tuple[str, int]]:
     share = float(os.environ.get("CRASH_TEST_SHARE", SHARE[kind]))
@@ -124,7 +97,7 @@ async def test_g1_g2_g3_i23_ten_flows_crashed_around_every_commit_end_as_plain_a
         for place, hit in chosen(places, site.kind, chance):
             hands = await stage.life()
             handle = await hands.engine.start(made, *copy.deepcopy(case.args))
-            crashed[place] += await stage.crashes(hands, place, hit)
+            crashed[place] += await crashes(hands, stage.plays(hands), place, hit)
             await hands.engine.store.close()
             hands = await stage.life()
             await stage.plays(hands)

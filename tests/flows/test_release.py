@@ -36,6 +36,7 @@ async def test_i18_the_rows_of_a_pass_that_is_over_are_all_found_by_their_keys(
 ) -> None:
     """I18: every loop of the corpus; a search through all rows finds nothing that the keys did not name, nor less."""
     releases = rows = 0
+    wrong: list[str] = []
 
     def checked(view: View, run: Run, completed: str, release: Release, code: FlowCode) -> Run:
         nonlocal releases, rows
@@ -43,9 +44,11 @@ async def test_i18_the_rows_of_a_pass_that_is_over_are_all_found_by_their_keys(
         found = len(covered(view, run.id, release))
         after_release = release_rows(view, run, completed, release, code)
         left = covered(view, run.id, release)
-        assert not left, f"{run.workflow} at {completed} leaves {left}"
+        if left:
+            wrong.append(f"{run.workflow} at {completed} leaves {left}")
         now = len(view.find(AllWork(run.id))) + len(view.find(ValuesOf(run.id)))
-        assert now == before - found, f"{run.workflow} at {completed} deletes rows that it needs"
+        if now != before - found:
+            wrong.append(f"{run.workflow} at {completed} deletes rows that it needs")
         releases, rows = releases + 1, rows + found
         return after_release
 
@@ -62,4 +65,5 @@ async def test_i18_the_rows_of_a_pass_that_is_over_are_all_found_by_their_keys(
             handles = [await engine.start(made[case.function], *copy.deepcopy(case.args)) for case in some]
             await world.play([handle.id for handle in handles])
     print(f"{len(looping)} cases, {releases} releases of {rows} rows")
+    assert not wrong, wrong[:3]
     assert releases > 300

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from holdfast.runtime import run_eviction
+from holdfast.runtime.function_driver import outside_task
 from holdfast.runtime.run_calls import RESULT
 from holdfast.runtime.run_loop import Entry, RunLoop
 from holdfast.runtime.run_task import RequestFuture
@@ -361,3 +362,32 @@ def test_a_function_that_never_lets_go_neither_runs_nor_hangs_at_exit() -> None:
     )
     assert done.stdout.split("\n") == ["evicted", ""]
     assert "Exception ignored" not in done.stderr
+
+
+async def test_a_run_whose_code_has_ended_leaves_memory_anywhere() -> None:
+    """There is nothing to close, so it is no turn; while a branch of it is left, it is one and has its place."""
+
+    async def ends() -> str:
+        return "done"
+
+    async def leaves_a_branch() -> str:
+        asyncio.get_running_loop().create_task(act("left"))
+        await asyncio.sleep(0)
+        return "done"
+
+    loops = []
+    for program in (ends, leaves_a_branch):
+        loop = RunLoop("r", now_us=STARTED_US)
+        loops.append(loop)
+        await outside_task(functools.partial(loop.begin, program))
+        assert loop.done
+    ended, unfinished = loops
+    assert ended.over
+    ended.evict()
+    assert ended.is_closed()
+    assert ended.outcome().value == "done"
+    assert not unfinished.over
+    with pytest.raises(RuntimeError, match="was started inside"):
+        unfinished.evict()
+    await outside_task(unfinished.evict)
+    assert unfinished.outcome().value == "done"

@@ -77,7 +77,7 @@ def test_i41_a_reducer_merges_what_nodes_gave_in_their_order(
         (hf.reducers.last_writer, Any, plain),
     ],
 )
-def test_g7_a_reducer_on_bytes_makes_the_same_canonical_json_as_its_function(
+def test_g8_a_reducer_on_bytes_makes_the_same_canonical_json_as_its_function(
     reducer: Callable[[Any, Any], Any], annotation: Any, values: st.SearchStrategy[Any]
 ) -> None:
     """Byte for byte: digests are taken over it, and a replay may run on either way."""

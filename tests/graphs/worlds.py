@@ -79,7 +79,7 @@ def made(*, delay: Delay = lambda _: 0.0, queue: str | None = None, recorded: Ca
 
 
 def _graph(world: World, name: str, **options: Any) -> hf.StateGraph[State]:
-    graph = hf.StateGraph(State, name=name, registry=world.registry, **options)
+    graph = hf.StateGraph(State, name=name, registry=world.registry, default_timeout=3600.0, **options)
     world.graphs[name] = graph
     return graph
 

@@ -15,8 +15,10 @@ from holdfast.core.seams import Clock
 from holdfast.core.view import View
 from holdfast.models.decider_code import DeciderCode
 from holdfast.models.decisions import decisions
+from holdfast.models.flow_code import FlowCode
 from holdfast.models.folding import Folding
 from holdfast.store.contract import ClaimRequest, Store
+from tests.kernel import waiting_flow
 from tests.kernel.little_graph import LITTLE, LittleGraph
 from tests.kernel.tally import TALLY, Tally
 from tests.support.stores import Site, VirtualClock
@@ -59,6 +61,9 @@ class Workflows:
 
     def state_graph(self, workflow: str) -> LittleGraph | None:
         return LittleGraph() if workflow == LITTLE else None
+
+    def flow(self, workflow: str, signature: str) -> FlowCode | None:
+        return waiting_flow.CODE if workflow == waiting_flow.WAITING_FLOW else None
 
 
 def make_coordinator(

@@ -14,6 +14,7 @@ from holdfast.core.dag_document import stored_nodes
 from holdfast.core.decider_operations import DrainInbox, Executed, ForgetSnapshot, RefuseInput
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.every_operation import AnyOperation
+from holdfast.core.flow_waits import AwaitEvents
 from holdfast.core.function_operations import (
     TURN,
     BroadcastEvent,
@@ -72,6 +73,7 @@ from holdfast.store.contract import Store
 from tests.kernel.kernels import GRAPHS, complete, opened_kernel, start
 from tests.kernel.little_graph import begin, done
 from tests.kernel.tally import INSTANCE, enqueue, execute
+from tests.kernel.waiting_flow import begin_waiting
 from tests.support.stores import Site, empty, every_row
 
 AT: dict[str, Any] = {"run": "r", "node": "only", "attempt": 1, "token": 1}
@@ -85,6 +87,7 @@ AT_TURN: dict[str, Any] = AT | {"node": TURN}
 WAIT = OpenWait(address="#1", name="wait", digest="d", events=("go",))
 WAITING = [FUNCTION, TakeTurn(**AT_TURN, known=0, opens=(WAIT,), park=True)]
 
+AWAIT = AwaitEvents(**AT | {"node": "wait_for"}, events=("go",))
 STORED = stored_event_id("r", "e")
 AT_INBOX: dict[str, Any] = AT | {"run": INSTANCE, "node": "inbox"}
 AT_EFFECT: dict[str, Any] = AT | {"run": INSTANCE, "node": "effect/1.0"}
@@ -159,6 +162,9 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
         StoreGraph(run="r", nodes=stored_nodes(GRAPHS["chain"]), signature=GRAPHS["chain"].signature),
     ),
     "reshape": ([start("r", "chain")], ReshapeRun(run="r")),
+    "await events": ([begin_waiting("r")], AWAIT),
+    "await events, one is there": ([BroadcastEvent(event="e", name="go"), begin_waiting("r")], AWAIT),
+    "send to a flow that waits": ([begin_waiting("r"), AWAIT], SendEvent(run="r", event="e", name="go", payload=b"1")),
     "turn, an entry": (
         [FUNCTION],
         TakeTurn(**AT_TURN, known=0, entries=(Entry(address="#1", kind="result", name="a", value=b"1"),)),

@@ -10,6 +10,8 @@ import pytest
 from holdfast.core.operations import StartRun
 from holdfast.store import sqlite
 from holdfast.store.file_bell import FileBell
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.statements import statements
 from tests.kernel.kernels import make_coordinator
 from tests.support.stores import Site, VirtualClock, execute
 from tests.worker.support import until
@@ -94,3 +96,15 @@ async def test_k4_on_sqlite_what_another_process_wrote_elsewhere_costs_no_second
         assert here.cache.run_row("c") is not None
         await here.close()
         await there.close()
+
+
+async def test_g1_on_postgresql_only_what_is_done_again_anyway_is_not_waited_for(postgres_url: str) -> None:
+    """Letting in what is due does not wait for the disk: who asks next does it again. All else of the session does."""
+    async with Site("postgresql", postgres_url).opened() as store:
+        assert isinstance(store, PostgresStore)
+        sql = statements("postgres")
+        for name, waits in (("promote", False), ("claim", True), ("flush_end", True)):
+            assert ("synchronous_commit" in sql[name]) is not waits, name
+        await store.promote(["default"])
+        async with store.connections.use() as connection:  # the one that was used last
+            assert await connection.fetchval("SHOW synchronous_commit") == "on"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import holdfast as hf
-from holdfast.core.rows import COMPLETED, LOST
+from holdfast.core.rows import COMPLETED, LOST, Run
+from holdfast.runtime import watch
 from holdfast.runtime.postgres_server import PostgresServer
 from tests.endtoend.programs import app, journal
 from tests.worker.support import HURRY, Processes, assert_sound, counted, engine_on, statuses, until
@@ -51,6 +55,32 @@ async def test_k11_announcements_of_other_processes_alone_wake_a_worker(shared_u
         await until(lambda: counted(server, "claims") >= 1, "the worker has looked once, and sleeps")
         assert await starter.run(quick, 1, timeout=SOON_SECONDS) == 1
         assert await starter.run(flaky, timeout=SOON_SECONDS) == 3
+
+
+async def test_k11_one_slow_answer_does_not_keep_a_lone_waiter_from_the_next_hint(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K11: who asks for thousands of runs rests after a slow answer; for a few that would only be latency."""
+    registry, quick, _ = make_registry()
+    starter, server = engine_on(shared_url, registry), engine_on(shared_url, registry)
+    async with starter, server:
+        monkeypatch.setattr(watch, "QUICK_SECONDS", -1.0)  # every answer is slow
+        monkeypatch.setattr(watch, "REST_BEFORE_HINT", float("inf"))
+        monkeypatch.setattr(watch, "LONGEST_REST_SECONDS", 60.0)
+        asked, runs = [0], starter.store.runs
+
+        async def counting(ids: Sequence[str]) -> list[Run]:
+            asked[0] += 1
+            return await runs(ids)
+
+        monkeypatch.setattr(starter.store, "runs", counting)
+        handle = await starter.start(quick, 1)
+        result = asyncio.ensure_future(handle.result())
+        await until(lambda: asked[0] >= 1, "the starter has asked once, in vain")
+        starter.watch.hint()
+        await until(lambda: asked[0] >= 2, "and again, without a rest", SOON_SECONDS)
+        async with server.worker():
+            assert await asyncio.wait_for(result, SOON_SECONDS) == 1
 
 
 async def test_k11_polls_alone_are_enough(shared_url: str) -> None:

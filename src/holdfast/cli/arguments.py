@@ -11,7 +11,7 @@ import inspect
 import json
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
@@ -21,18 +21,22 @@ from holdfast.authoring.deciders import Decider
 from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.startable import is_state_graph
 from holdfast.cli.failures import NOT_FOUND, USAGE, Failure
 from holdfast.cli.loading import load_modules
 from holdfast.core.codec import DEFAULT_CODECS
 from holdfast.core.errors import HoldfastError, PayloadRefused, UsageError
 from holdfast.core.graph import known_names
 
+if TYPE_CHECKING:
+    from holdfast.authoring.state_graphs import StateGraph
+
 Startable = (
     Action[..., Any] | Workflow[..., Any] | Flow[..., Any] | DagTemplate[...] | type[Dag] | BuiltDag | DagBuilder
 )
 
 
-def find_startable(target: str, registry: Registry) -> Startable:
+def find_startable(target: str, registry: Registry) -> Startable | StateGraph[Any]:
     """What `module:name` means, or a bare name among what --app has imported."""
     module_name, colon, path = target.partition(":")
     if not colon:
@@ -52,7 +56,7 @@ def find_startable(target: str, registry: Registry) -> Startable:
 def _is_startable(thing: object) -> bool:
     if isinstance(thing, type):
         return issubclass(thing, Dag) and thing is not Dag
-    return isinstance(thing, Action | Workflow | Flow | DagTemplate | BuiltDag | DagBuilder)
+    return is_state_graph(thing) or isinstance(thing, Action | Workflow | Flow | DagTemplate | BuiltDag | DagBuilder)
 
 
 def _refuse_decider(thing: object, name: str) -> None:
@@ -65,7 +69,7 @@ def _refuse_decider(thing: object, name: str) -> None:
 
 
 def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]) -> NoReturn:
-    nothing = "it defines no workflow, no flow, no action, no Dag and no template"
+    nothing = "it defines no workflow, no flow, no state graph, no action, no Dag and no template"
     known = f"it has {', '.join(offered)}" if offered else nothing
     if found is None:
         raise Failure(
@@ -75,7 +79,8 @@ def _refuse(module: ModuleType, path: str, found: object, offered: Sequence[str]
         )
     raise Failure(
         f"{module.__name__}:{path} has the type {type(found).__name__}, which cannot be started",
-        hint=f"name a workflow, a flow, an action, a Dag class or a template of {module.__name__}: {known}",
+        hint=f"name a workflow, a flow, a state graph, an action, a Dag class or a template of {module.__name__}: "
+        f"{known}",
         code=USAGE,
     )
 
@@ -87,6 +92,17 @@ def _registered(name: str, registry: Registry) -> Startable:
     _refuse_decider(found, name)
     startable: Startable = found
     return startable
+
+
+def bind_call(startable: Startable | StateGraph[Any], words: Sequence[str]) -> tuple[Any, tuple[Any, ...]]:
+    """What `engine.start` takes, and what comes after it: the state of a state graph, and nothing for the others."""
+    from holdfast.authoring.state_graphs import StateGraph
+
+    if isinstance(startable, StateGraph):
+        from holdfast.cli.graph_arguments import state_of_words
+
+        return startable, (state_of_words(startable, words),)
+    return bind(startable, words), ()
 
 
 def bind(startable: Startable, words: Sequence[str]) -> Any:

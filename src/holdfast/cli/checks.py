@@ -50,7 +50,8 @@ def check(
     Run it with the code that is about to be deployed: the history of every open function is replayed against what
     MODULE defines, up to where it is now, and of a DAG it is told what would change. Of a decider, an event of every
     stored type and version is read, instances are folded, and pending effects, timers and inputs must be of types that
-    the code has: a sample of them, where there are very many. Nothing is started or changed.
+    the code has: a sample of them, where there are very many. Of a state graph's run the nodes of the step under way
+    and its state must fit the code. Nothing is started or changed.
     It runs in a process with another PYTHONHASHSEED, so that code which depends on the order of a set is found out.
     """
     names = (*modules, *options.modules())
@@ -139,14 +140,16 @@ def _print(checked: list[dict[str, Any]], counted: Counter[str], seed: int, othe
             subject = f"run {each['run']} of {each['workflow']}"
             if each["what"] == "decider":
                 subject = f"decider {each['workflow']} (see run {each['run']})"
+            elif each["what"] == "graph":
+                subject = f"graph {each['workflow']}"
             say(f"{verdict.ljust(7)}  {subject}: {each['difference']}", COLOURS[verdict])
         if len(found) > SHOWN:
             say(f"{verdict.ljust(7)}  and {len(found) - SHOWN:,} more: --json has all", COLOURS[verdict])
     if others:
         shown = ", ".join(f"{name} ({count:,})" for name, count in sorted(others.items())[:SHOWN])
         note(f"open runs of workflows that these modules do not define were not checked: {shown}")
-    if not checked:
-        say("there are no open runs to check", "ok")
+    if not any(each["what"] != "graph" for each in checked):
+        say("there are no open runs to check", "error" if checked else "ok")
         return
     status = "error" if counted["breaks"] else "ok"
     deciders = [each for each in checked if each["what"] == "decider"]

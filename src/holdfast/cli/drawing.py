@@ -12,8 +12,10 @@ from holdfast.cli.finding import find_run
 from holdfast.cli.flow_graphs import print_flow_graph, print_flow_run
 from holdfast.cli.options import Options, asynchronous, common_options, load_app, opened, pass_options
 from holdfast.cli.output import print_json, shown_state
+from holdfast.cli.state_drawings import print_state_graph, print_state_run
 
 if TYPE_CHECKING:
+    from holdfast.authoring.state_graphs import StateGraph
     from holdfast.core.flow_graph import FlowGraph
     from holdfast.core.graph import Graph
     from holdfast.engine import Engine
@@ -31,8 +33,9 @@ FORMATS = ("ascii", "mermaid", "svg", "dot", "json")
 def graph(options: Options, target: str, words: tuple[str, ...], style: str, observed: bool) -> None:
     """Draw a graph, or that of a run with its states.
 
-    THING is a flow, a Dag class, an action, or a template, which takes its ARGS as `holdfast start` does. Or a decider,
-    whose state machine is drawn as its definition() declares it; without that, or its code, as it was observed.
+    THING is a flow, a state graph, a Dag class, an action, or a template, which takes its ARGS as `holdfast start`
+    does. Or a decider, whose state machine is drawn as its definition() declares it; without that, or its code, as it
+    was observed. A run of a state graph is drawn with the edges that it has taken, and needs the code (--app).
 
     \b
     ascii    a line for each node, level by level, with what it waits for;
@@ -50,6 +53,8 @@ def graph(options: Options, target: str, words: tuple[str, ...], style: str, obs
             raise Failure(f"{words[0]!r} is one word too many after a decider", hint="give it alone", code=USAGE)
         _of_decider(options, target, style, observed)
     elif _is_thing(target):
+        from holdfast.authoring.startable import is_state_graph
+        from holdfast.core.flow_graph import FlowGraph
         from holdfast.core.graph import Graph
 
         _refuse_dot(style, observed)
@@ -57,7 +62,9 @@ def graph(options: Options, target: str, words: tuple[str, ...], style: str, obs
         about = {"workflow": name, "run": None}
         if isinstance(drawn, Graph):
             _print(drawn, style, about, None)
-        else:
+        elif is_state_graph(drawn):
+            print_state_graph(drawn, style, about)
+        elif isinstance(drawn, FlowGraph):
             print_flow_graph(drawn, style, about)
     elif words:
         raise Failure(f"{words[0]!r} is one word too many after a run", hint="give the run alone", code=USAGE)
@@ -118,13 +125,14 @@ def _is_thing(target: str) -> bool:
     return bool(colon and "/" not in module) or target in default_registry.known_workflows()
 
 
-def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph | FlowGraph]:
+def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph | FlowGraph | StateGraph[Any]]:
     from holdfast.authoring.actions import Action
     from holdfast.authoring.dags import Dag
     from holdfast.authoring.flows import Flow
     from holdfast.authoring.functions import Workflow
     from holdfast.authoring.registry import default_registry
     from holdfast.authoring.startable import graph_of_action, resolve_start
+    from holdfast.authoring.state_graphs import StateGraph
     from holdfast.cli.arguments import bind, find_startable
 
     startable = find_startable(target, default_registry)
@@ -135,6 +143,8 @@ def _of_thing(target: str, words: tuple[str, ...]) -> tuple[str, Graph | FlowGra
             code=USAGE,
         )
     # Neither fields nor arguments change the graph of these.
+    if isinstance(startable, StateGraph):
+        return startable.name, startable
     if isinstance(startable, Flow):
         return startable.name, startable.graph
     if isinstance(startable, type) and issubclass(startable, Dag):
@@ -162,6 +172,9 @@ async def _of_run(options: Options, target: str, style: str, observed: bool) -> 
             )
         if row.model == "flow":
             await print_flow_run(engine, row, style)
+            return
+        if row.model == "graph":
+            await print_state_run(engine, row, style)
             return
         handle = engine.get(row.id)
         drawn = await handle.dag()

@@ -48,10 +48,10 @@ async def _send(options: Options, event: Event[Any], payload: Any, identity: str
 
     async with opened(options) as engine:
         row = await find_run(engine, target)
-        if row.model != "function":
+        if row.model not in ("function", "flow"):
             raise Failure(
-                f"run {row.id} of {row.workflow} takes no events: it is no function",
-                hint="only a run of an @hf.workflow waits for events"
+                f"run {row.id} of {row.workflow} takes no events: it is no function and no flow",
+                hint="only a run of an @hf.workflow or @hf.flow waits for events"
                 if row.model != "decider"
                 else f"it is an instance of a decider: `holdfast execute {row.workflow}` gives it an input",
                 code=FAILED,

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.failures import FAILED, NOT_FOUND, OK, Failure
+from holdfast.cli.failures import FAILED, NOT_FOUND, OK, USAGE, Failure
 from holdfast.cli.finding import find_run
+from holdfast.cli.graph_arguments import update_of
 from holdfast.cli.history_words import about
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
 from holdfast.cli.output import print_json, say
 from holdfast.cli.start import note_missing_worker, print_started
 
 if TYPE_CHECKING:
+    from holdfast.core.rows import Run
     from holdfast.engine import Engine
 
 STANDARD = "-"
@@ -28,24 +30,57 @@ STANDARD = "-"
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@click.option("--from", "from_node", required=True, metavar="NODE", help="Run this node, and what follows it, anew.")
+@click.option("--from", "from_node", metavar="NODE", help="Of a DAG: run this node, and what follows it, anew.")
+@click.option("--step", type=click.IntRange(0), metavar="N", help="Of a state graph: go on after this step.")
+@click.option("--label", metavar="TEXT", help="Of a state graph: go on after the latest step with this label.")
+@click.option("--update", metavar="JSON", help='Of a state graph: fields to begin with, as in \'{"question": "why"}\'.')
 @click.option("--key", metavar="TEXT", help="The key of the new run.")
 @common_options
 @pass_options
 @asynchronous
-async def fork(options: Options, run: str, from_node: str, key: str | None) -> None:
-    """Make a new run that goes on from a node of another run.
+async def fork(
+    options: Options,
+    run: str,
+    from_node: str | None,
+    step: int | None,
+    label: str | None,
+    update: str | None,
+    key: str | None,
+) -> None:
+    """Make a new run that goes on where another one was.
 
-    It shares what the other has completed, except NODE and all that depends on it, and its id is printed. The other
-    run stays as it is.
+    Of a DAG it shares what the other has completed, except the node that --from names and all that depends on it. Of a
+    state graph it goes on from a checkpoint (`holdfast checkpoints` lists them; without --step and --label from the
+    latest), with other values for the fields that --update names. Its id is printed. The other run stays as it is.
     """
+    fields = None if update is None else update_of(update, run)
     async with opened(options) as engine:
         row = await find_run(engine, run)
-        forked = await engine.fork(row.id, from_node=from_node, key=key, by=operator())
+        _check_place(row, from_node, step, label, update)
+        forked = await engine.fork(
+            row.id, from_node=from_node, step=step, label=label, update=fields, key=key, by=operator()
+        )
         (made,) = await engine.store.runs([forked.id])
         if not made.ended:
             await note_missing_worker(engine, made, " ".join(options.modules()) or "MODULE")
-        print_started(options, made, source=row.id, from_node=from_node)
+        begun = made.base if made.model == "graph" else None
+        print_started(options, made, source=row.id, from_node=from_node, step=begun)
+
+
+def _check_place(row: Run, from_node: str | None, step: int | None, label: str | None, update: str | None) -> None:
+    if row.model == "graph" and from_node is not None:
+        raise Failure(
+            f"run {row.id} of {row.workflow} is a state graph, and --from is for DAGs",
+            hint=f"say --step N or --label TEXT; `holdfast checkpoints {row.id}` lists them",
+            code=USAGE,
+        )
+    if row.model == "dag" and from_node is None:
+        what = next((name for name, given in (("--step", step), ("--label", label), ("--update", update)) if given), "")
+        raise Failure(
+            f"run {row.id} of {row.workflow} is a DAG" + (f", and {what} is for state graphs" if what else ""),
+            hint=f"say from which node: --from NODE; `holdfast show {row.id}` lists them",
+            code=USAGE,
+        )
 
 
 @click.command()

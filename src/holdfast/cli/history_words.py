@@ -69,6 +69,12 @@ def _versions(data: Data) -> str:
 
 
 def _forked(data: Data) -> str:
+    if "step" in data:  # of a state graph
+        return (
+            f"into run {data['into']}, after step {data['step']}"
+            if "into" in data
+            else (f"from run {data['source']} after step {data['step']}")
+        )
     if "into" in data:
         return f"into run {data['into']}, from node {data['node']}"
     shared = data["shared"]
@@ -122,6 +128,8 @@ def _continued(data: Data) -> str:
 
 
 _WORDS: Final[Mapping[str, Callable[[Data], str]]] = {
+    "answered": _of_node,
+    "asked a person": _of_node,
     "cancel": lambda data: "",
     "cancel requested": _reason,
     "continued": _continued,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 AROUND: Final = 20
 MOST_EVENTS: Final = 1000
+EXAMPLE: Final = '{"type": "Pay", "order_id": "17"}'
 
 
 @click.command()
@@ -52,7 +53,7 @@ def execute(options: Options, target: str, words: str, command_id: str | None, e
     _execute(options, decider, given, command_id, enqueue)
 
 
-def read_input(text: str) -> dict[str, Any]:
+def read_input(text: str, what: str = "the input", example: str = EXAMPLE) -> dict[str, Any]:
     """The object that a text holds; a Failure that shows where it stops being JSON."""
     try:
         given = json.loads(text, parse_constant=_no_constant)
@@ -60,17 +61,17 @@ def read_input(text: str) -> dict[str, Any]:
         start = max(0, error.pos - AROUND)
         before, after = text[start : error.pos], text[error.pos : error.pos + AROUND]
         raise Failure(
-            f"the input is no JSON: {error.msg}, at line {error.lineno}, column {error.colno}: "
+            f"{what} is no JSON: {error.msg}, at line {error.lineno}, column {error.colno}: "
             f"{'…' if start else ''}{before}>>>{after}",
-            hint='write it in single quotes for the shell: \'{"type": "Pay", "order_id": "17"}\'',
+            hint=f"write it in single quotes for the shell: '{example}'",
             code=USAGE,
         ) from None
     except ValueError as error:
-        raise Failure(f"the input is no JSON: {error}", hint="write null, or leave the field out", code=USAGE) from None
+        raise Failure(f"{what} is no JSON: {error}", hint="write null, or leave the field out", code=USAGE) from None
     if not isinstance(given, dict):
         raise Failure(
-            f"the input is a {type(given).__name__}, and not an object",
-            hint='write {"type": …} and the fields of that input',
+            f"{what} is a {type(given).__name__}, and not an object",
+            hint='write {"type": …} and the fields of that input' if example is EXAMPLE else f"write {example}",
             code=USAGE,
         )
     return given

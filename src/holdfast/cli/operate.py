@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.cli.failures import FAILED, Failure, note
+from holdfast.cli.failures import FAILED, USAGE, Failure, note
 from holdfast.cli.finding import find_run
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
 from holdfast.cli.output import print_json, say
 
 if TYPE_CHECKING:
+    from holdfast.core.rows import Run
     from holdfast.engine import Engine
 
 NAMES_SHOWN: Final = 10
@@ -77,16 +78,31 @@ async def pause(options: Options, run: str, reason: str) -> None:
 
 @click.command()
 @click.argument("run", metavar="RUN")
+@click.option("--answer", metavar="JSON", help="Answer the node that asks a person: JSON, or a text that is no JSON.")
+@click.option("--node", metavar="ITEM", help="Which node is answered, if several of them ask.")
 @common_options
 @pass_options
 @asynchronous
-async def resume(options: Options, run: str) -> None:
-    """Let a paused run go on.
+async def resume(options: Options, run: str, answer: str | None, node: str | None) -> None:
+    """Let a paused run go on, or answer one that asks a person.
 
-    If a failure paused it, what failed gets a new attempt.
+    If a failure paused it, what failed gets a new attempt. With --answer, a node of a state graph that waits for a
+    person (`ctx.interrupt`) goes on with the answer; `holdfast show RUN` shows what it asks.
     """
+    if answer is None and node is not None:
+        raise Failure("--node says who is answered, and there is no answer", hint="give --answer as well", code=USAGE)
     async with opened(options) as engine:
         row = await find_run(engine, run)
+        if answer is not None:
+            await _answer(options, engine, row, answer, node)
+            return
+        if row.model == "graph" and row.status == "suspended":
+            asking = [question.node for question in await engine.get(row.id).interrupts()]
+            raise Failure(
+                f"run {row.id} of {row.workflow} is not paused: {', '.join(asking)} waits for a person's answer",
+                hint=f"holdfast resume {row.id} --answer JSON",
+                code=FAILED,
+            )
         changed = await engine.get(row.id).resume(by=operator())
         status = await engine.get(row.id).status()
         if not changed and row.ended:
@@ -94,6 +110,19 @@ async def resume(options: Options, run: str) -> None:
             raise Failure(f"run {row.id} of {row.workflow} was not resumed: it is {status}", hint=hint, code=FAILED)
         said = f"run {row.id} goes on" if changed else f"run {row.id} was not paused: it is {status}"
         await report_change(options, engine, row.id, changed, said)
+
+
+async def _answer(options: Options, engine: Engine, row: Run, answer: str, node: str | None) -> None:
+    from holdfast.cli.graph_questions import read_answer
+
+    handle = engine.get(row.id)
+    asked = node
+    if asked is None and row.model == "graph":
+        asked = next((question.node for question in await handle.interrupts()), None)
+    await handle.resume_with(read_answer(answer), node=node, by=operator())
+    status = await handle.status()
+    goes_on = f"run {row.id} has its answer for {asked}" + (", and stays paused" if status == "paused" else "")
+    await report_change(options, engine, row.id, True, goes_on, () if asked is None else (asked,))
 
 
 @click.command()
@@ -108,7 +137,8 @@ async def retry(options: Options, run: str) -> None:
         from holdfast.explain.words import listed
 
         nodes = await engine.get(row.id).retry(by=operator())
-        said = f"run {row.id} goes on; again: {listed(nodes, NAMES_SHOWN)}"
+        again = listed(nodes, NAMES_SHOWN) or "the merge of its last step"
+        said = f"run {row.id} goes on; again: {again}"
         await report_change(options, engine, row.id, True, said, tuple(nodes))
 
 

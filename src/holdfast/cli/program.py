@@ -28,6 +28,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "stream": "holdfast.cli.instances",
         "graph": "holdfast.cli.drawing",
         "query": "holdfast.cli.replaying",
+        "checkpoints": "holdfast.cli.checkpoints",
+        "diff": "holdfast.cli.comparing",
         "verify": "holdfast.cli.graphs",
     },
     "Send events": {"send": "holdfast.cli.events", "broadcast": "holdfast.cli.events"},

@@ -1,4 +1,4 @@
-"""`holdfast replay` and `holdfast query`: a function's history, gone through with the code of this process.
+"""`holdfast replay` and `holdfast query`: what is recorded of a run, gone through with the code of this process.
 
 Nothing is started and nothing is written: actions are not entered, and what the code asks for beyond its history is
 looked at and dropped.
@@ -13,6 +13,7 @@ import click
 
 from holdfast.cli.failures import FAILED, OK, USAGE, Failure
 from holdfast.cli.finding import find_run
+from holdfast.cli.graph_replaying import replay_graph
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
 from holdfast.cli.output import one_line, print_json, printable, say
 
@@ -47,17 +48,30 @@ async def query(options: Options, run: str, name: str) -> None:
 
 @click.command()
 @click.argument("run", metavar="RUN")
+@click.option(
+    "--mode",
+    type=click.Choice(("strict", "lenient", "live")),
+    default="strict",
+    help="Of a state graph: stop at the first difference, or tell all, or make the recorded calls again and compare.",
+)
 @common_options
 @pass_options
 @asynchronous
-async def replay(options: Options, run: str) -> int:
-    """Check a run's history against the code; exit code 1 if they differ.
+async def replay(options: Options, run: str, mode: str) -> int:
+    """Check a run's record against the code; exit code 1 if they differ.
 
     The code that --app names is run through all that is recorded, without starting or changing anything. Also for a
     run that has ended, or failed because its code and its history differed.
+
+    Of a state graph every node runs again, and its calls are answered from the record: nothing outside is touched,
+    unless --mode live makes the calls anew to see where the world answers differently now.
     """
     async with opened(options) as engine:
         row = await find_run(engine, run)
+        if row.model == "graph":
+            return await replay_graph(options, engine, row, mode)
+        if mode != "strict":
+            raise Failure(f"--mode {mode} is for state graphs", hint="leave it out", code=USAGE)
         _require_code(engine, row)
         difference, then = await _replayed(engine, row)
     count = row.entries - row.base
@@ -78,7 +92,8 @@ def _require_code(engine: Engine, row: Run) -> None:
 
     if row.model != "function":
         raise Failure(
-            f"run {row.id} of {row.workflow} is no function, so that there is nothing to replay",
+            f"run {row.id} of {row.workflow} is neither a function nor a state graph, so that there is nothing to "
+            "replay",
             hint=f"`holdfast verify {row.id}` checks the record of a DAG",
             code=USAGE,
         )

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.cli.times import moment_of
 
 if TYPE_CHECKING:
+    from holdfast.cli.graph_document import GraphShown
     from holdfast.cli.instance_document import InstanceShown
     from holdfast.core.codec import Codecs, Encoded
     from holdfast.core.graph import Graph
@@ -73,6 +74,7 @@ class RunShown(msgspec.Struct, frozen=True, kw_only=True):
     `nodes` of a flow are the addresses that were reached, in the order of its source. A function has none: they are its
     own turn, under its name, and those of its calls that went through the work table; `wakes_at` is the next time that
     it waits for. Those of an instance of a decider are what is pending or was given up, and `instance` has the rest.
+    Those of a state graph are the items that were let in, as NODE@STEP, and `graph` has its steps and its frontier.
     """
 
     run: str
@@ -100,6 +102,7 @@ class RunShown(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeShown, ...]
     history: tuple[dict[str, Any], ...]
     instance: InstanceShown | None
+    graph: GraphShown | None
 
 
 async def gather(
@@ -109,6 +112,7 @@ async def gather(
 
     Of an instance of a decider, which may have had very many, the effects and events that matter now, or all.
     """
+    from holdfast.cli.graph_document import GRAPH, gather_graph
     from holdfast.cli.instance_document import DECIDER, gather_instance, instance_work
     from holdfast.core.codec import Encoded, decode_error, unlabelled
     from holdfast.core.errors import HoldfastError
@@ -141,7 +145,7 @@ async def gather(
         created_at=datetime.fromtimestamp(row.created / 1e6, UTC),
         started_at=moment_of(row.started),
         finished_at=moment_of(row.finished),
-        due_at=None if is_instance else moment_of(row.due or None),
+        due_at=None if is_instance or row.model == GRAPH else moment_of(row.due or None),  # whose `due` is a count
         input=_plain(Encoded(row.input, row.codec), row, engine.codecs) if row.input else None,
         result=None if row.result is None else _plain(unlabelled(row.result), row, engine.codecs),
         error=error,
@@ -155,6 +159,7 @@ async def gather(
         instance=(
             await gather_instance(engine, row, work, every=every_node, whole=whole_history) if is_instance else None
         ),
+        graph=await gather_graph(engine, row, work) if row.model == GRAPH else None,
     )
     return shown, graph
 
@@ -195,7 +200,7 @@ def _is_asleep(run: Run, item: Work) -> bool:
 async def _children(engine: Engine, row: Run) -> tuple[ChildShown, ...]:
     from holdfast.core.queries import ChildrenOf
 
-    if row.model not in ("function", "flow"):
+    if row.model not in ("function", "flow", "graph"):
         return ()  # only these have any
     found: list[Run] = await engine.store.rows(ChildrenOf(row.id))
     return tuple(
@@ -289,6 +294,8 @@ def _before(items: list[Work]) -> tuple[AttemptShown, ...]:
 def _detail(item: Work) -> str:
     if item.status == "blocked" and item.kind == "effect":
         return f"one at a time, since {moment_of(item.created):%H:%M:%S}"
+    if item.status == "blocked" and item.kind == "node" and item.required == item.completed:
+        return f"asks a person since {moment_of(item.created):%H:%M:%S}"
     if item.status == "blocked" and item.kind == "child":
         return f"by its run since {moment_of(item.created):%H:%M:%S}"
     if item.status == "blocked":  # I2: whoever sees a blocked item sees what it waits for, and since when

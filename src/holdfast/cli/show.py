@@ -23,6 +23,7 @@ from holdfast.cli.output import (
     say,
 )
 from holdfast.cli.show_function import print_children, print_function, print_waits, runs_on
+from holdfast.cli.show_graph import print_graph_run
 from holdfast.cli.show_instance import print_instance, state_facts
 from holdfast.cli.show_nodes import print_nodes
 from holdfast.cli.times import shown_moment, shown_seconds
@@ -53,8 +54,9 @@ async def show(
 
     Of a function: what it waits for, which runs it has started, and what its history holds. Of a DAG: its nodes in the
     order in which they can run, a fan-out in one line. Of a flow: the nodes that it has reached, those of loops and
-    spreads with their address. Of an instance of a decider: its state (with --app), its last events (--history for
-    all), pending effects (--nodes for all) and timers, its inbox and what was observed.
+    spreads with their address. Of a state graph: its steps with what they changed, the items of the step under way, and
+    what they ask people (--nodes for all). Of an instance of a decider: its state (with --app), its last events
+    (--history for all), pending effects (--nodes for all) and timers, its inbox and what was observed.
     """
     from holdfast.cli.machines import print_machine_of
     from holdfast.cli.run_document import gather
@@ -75,6 +77,9 @@ async def show(
         return
     if shown.model == "function":
         print_function(shown, every_node)
+    elif shown.graph is not None:
+        print_children(shown, every_node)
+        print_graph_run(shown, shown.graph, every_node)
     else:
         print_waits(shown, [])
         print_children(shown, every_node)
@@ -88,7 +93,7 @@ async def show(
 def _print_run(shown: RunShown) -> None:
     now = datetime.now(UTC)
     facts = [("run", shown.run), ("workflow", shown.workflow), ("status", Cell(shown.status, shown.status))]
-    if shown.model in ("function", "flow"):
+    if shown.model in ("function", "flow", "graph"):
         facts.insert(2, ("model", shown.model))
     if shown.instance is not None:
         facts[1] = ("instance", f"{shown.workflow}/{shown.key}")

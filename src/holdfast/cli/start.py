@@ -68,36 +68,39 @@ class ArgumentCommand(click.Command):
 def start(options: Options, /, target: str, words: tuple[str, ...], wait: bool, restart: bool, **given: Any) -> int:
     """Start a run and print its id.
 
-    THING is a workflow, a flow, an action, a Dag class or a template of MODULE (or its bare name, with --app). All but
-    a Dag take ARGS in the order of their parameters, a Dag takes FIELD=VALUE. An argument is JSON if it parses as JSON
-    and its parameter is not a str; otherwise it is text.
+    THING is a workflow, a flow, a state graph, an action, a Dag class or a template of MODULE (or its bare name, with
+    --app). A Dag takes FIELD=VALUE; a state graph takes its state as one JSON object (- reads it from stdin), or
+    FIELD=VALUE too. All others take ARGS in the order of their parameters. An argument is JSON if it parses as JSON and
+    its parameter is not a str; otherwise it is text.
     """
     if restart and given["key"] is None:
         raise Failure("--restart is for a key, and there is none", hint="give --key as well", code=USAGE)
     load_app(options)
     # Before the database is opened: a wrong argument must not create one.
-    startable = _resolved(target, words)
+    call = _resolved(target, words)
     given["if_exists"] = "restart" if restart else "same"
-    return _start(options, target, startable, wait, given)
+    return _start(options, target, call, wait, given)
 
 
-def _resolved(target: str, words: tuple[str, ...]) -> Any:
+def _resolved(target: str, words: tuple[str, ...]) -> tuple[Any, tuple[Any, ...]]:
     from holdfast.authoring.registry import default_registry
     from holdfast.authoring.startable import resolve_start
-    from holdfast.cli.arguments import bind, find_startable
+    from holdfast.cli.arguments import bind_call, find_startable
 
-    startable = bind(find_startable(target, default_registry), words)
-    resolve_start(startable, (), default_registry)
-    return startable
+    startable, args = bind_call(find_startable(target, default_registry), words)
+    resolve_start(startable, args, default_registry)
+    return startable, args
 
 
 @asynchronous
-async def _start(options: Options, target: str, startable: Any, wait: bool, given: dict[str, Any]) -> int:
+async def _start(
+    options: Options, target: str, call: tuple[Any, tuple[Any, ...]], wait: bool, given: dict[str, Any]
+) -> int:
     module, colon, _ = target.partition(":")
     if not colon:
         module = " ".join(options.modules())
     async with opened(options, create=True) as engine:
-        handle: Handle[Any] = await engine.start(startable, **given)
+        handle: Handle[Any] = await engine.start(call[0], *call[1], **given)
         (row,) = await engine.store.runs([handle.id])
         if not row.ended:
             await note_missing_worker(engine, row, module)
@@ -180,6 +183,9 @@ async def _watched(engine: Engine, handle: Handle[Any]) -> None:
         if row.model == "function":
             with progress("recorded", None) as bar:
                 await _look_on(engine, handle, ended, lambda row: bar.advance_to(row.entries))
+        elif row.model == "graph":
+            with progress("steps", None) as bar:
+                await _look_on(engine, handle, ended, lambda row: bar.advance_to(row.base))
         elif total > 1:
             with progress("nodes", total) as bar:
                 await _look_on(engine, handle, ended, lambda row: bar.advance_to(total - row.remaining))
@@ -197,7 +203,9 @@ async def _look_on(
     while not ended.done():
         for row in await engine.store.runs([handle.id]):
             show(row)
-            if row.status == "suspended":
+            if row.status == "suspended" and row.model == "graph":
+                await _note_questions(handle, noted)
+            elif row.status == "suspended":
                 await _note_events(handle, noted)
         await asyncio.wait([ended], timeout=LOOK_SECONDS)
 
@@ -212,6 +220,17 @@ async def _note_events(handle: Handle[Any], noted: set[str]) -> None:
         if event and event not in noted:
             noted.add(event)
             note(f"it waits for event {event}: {command('send', event, 'PAYLOAD', '--to', handle.id)}")
+
+
+async def _note_questions(handle: Handle[Any], noted: set[str]) -> None:
+    """Whoever waits for a run that asks a person may be the one who is asked."""
+    from holdfast.cli.graph_questions import answering
+
+    for question in await handle.interrupts():
+        if question.node not in noted:
+            noted.add(question.node)
+            payload = json.dumps(question.payload, ensure_ascii=False, default=str)
+            note(f"{question.node} asks a person: {payload}: {answering(handle.id, question.node)}")
 
 
 def _with_cause(message: str, row: Run) -> str:

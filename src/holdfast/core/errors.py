@@ -209,9 +209,10 @@ class NonDeterminism(RunError):
 
 
 class ReplayMismatch(RunError):
-    """Replaying the history gave another outcome than the one recorded."""
+    """Replaying the history gave another outcome than the one recorded; `difference` has both sides."""
 
     default_hint = "compare the two sides in the message; run the old code, or fork the run onto the new"
+    difference: object = None
 
 
 class ReattemptRefused(RunError):

@@ -15,7 +15,7 @@ from holdfast.core.operations import Offer, WorkOperation
 __all__ = ["AwaitEvents", "FlowWait", "WaitAnswer", "read_wait", "wait_bytes"]
 
 
-class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The event that came: it belongs to the wait from the transaction on that took it (I50)."""
 
     event: str

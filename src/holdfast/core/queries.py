@@ -414,6 +414,21 @@ class RecordedBy(Query, frozen=True, gc=False):
         return row.run == self.run and row.node == self.node
 
 
+class RecordedIn(Query, frozen=True, gc=False):
+    """The calls that some items of a graph have recorded."""
+
+    table: ClassVar[Table[Any]] = RECORDED
+    run: str
+    nodes: frozenset[str]
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: Recorded) -> bool:
+        return row.run == self.run and row.node in self.nodes
+
+
 class RecordedOf(Query, frozen=True, gc=False):
     """Every call that a run of a graph has recorded, for those who are outside a decision."""
 

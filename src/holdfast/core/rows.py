@@ -79,7 +79,7 @@ class Run(Row, frozen=True, gc=False):
     queue: str = "default"
     priority: int = 0
     tags: str = "{}"
-    token: int = 0  # of a decider: how many inputs it has accepted; of a graph: how its latest checkpoint's key begins
+    token: int = 0  # of a decider: how many inputs it has accepted; of a graph: marks its latest checkpoint
     awaited: bool = False
     superseded: bool = False
     remaining: int = 0  # nodes that are not terminal yet; of a function, what it waits for; of a decider, open effects

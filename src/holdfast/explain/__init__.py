@@ -2,8 +2,8 @@
 
 Reads committed rows only; nothing here is ever used for a decision. `situation.py` reads, `causes.py` finds what holds
 each item of work up, `telling.py` has the words (`functions.py` those of durable functions, `deciders.py` those of
-instances of deciders), and this module puts them together for the run as a whole. However many nodes a run has, an
-explanation stays as short as a person wants it.
+instances of deciders, `graphs.py` those of state graphs), and this module puts them together for the run as a whole.
+However many nodes a run has, an explanation stays as short as a person wants it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from holdfast.core.rows import (
     PAUSED,
     READY,
     SLEEP,
+    WAIT,
     Run,
     Work,
 )
 from holdfast.explain import causes as c
-from holdfast.explain import deciders, functions, projections
+from holdfast.explain import deciders, functions, graphs, projections
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import Situation, look
 from holdfast.explain.telling import newer_code, tell
@@ -46,6 +47,7 @@ ONE_BY_ONE: Final = {
     c.GAVE_UP_FOR_GOOD: ("gave up", "gave up"),
     c.DEAD_LETTER: ("is a dead letter", "are dead letters"),
     c.IS_BLOCKED: ("is blocked", "are blocked"),
+    c.ASKS: ("asks a person", "ask people"),
     c.TIMER_SET: ("is set for later", "are set for later"),
 }
 
@@ -79,6 +81,7 @@ async def explain(store: Store, run: Run, definitions: RegistryDefinitions) -> E
     if _waits_for_code(s):
         reasons.insert(0, newer_code(s))
     reasons += deciders.inbox(s) if s.is_instance else functions.other_events(s)
+    reasons += graphs.waiting(s)
     for reason in reasons:
         fixes += reason.fixes
     if run.status == CANCELLING:
@@ -157,24 +160,35 @@ def _summary(s: Situation, found: dict[c.Cause, list[Work]]) -> str:
         return f"{deciders.summary(s)}{ending}"
     if s.is_function:
         return f"{functions.summary(s)}{ending}"
+    if s.is_graph and (stands := graphs.summary(s)) is not None:
+        return stands
     for kind, sentence in (
         (c.RUNS, "is running {}"),
         (c.OWNER_GONE, "waits for {}, whose worker is gone"),
     ):
         items = [item for cause, each in found.items() if cause[0] == kind for item in each]
         if items:
-            return f"{s.title} {sentence.format(_names(s, items))}{ending}"
+            return f"{s.title} {sentence.format(_names(s, items))}{graphs.step_of(s)}{ending}"
     ready = [item for item in s.work if item.status == READY]
     if ready:
         later = min(item.due for item in ready)
         until = f" at {clock(later)}" if later > s.now else ""
+        if later > s.now and all(item.kind == WAIT for item in ready) and s.waits:
+            return f"{s.title} waits for {_awaited(s)}, or until {clock(later)}"
         if later > s.now and all(item.kind == SLEEP for item in ready):
             return f"{s.title} sleeps until {clock(later)}, at {_names(s, ready)}{ending}"
         return f"{s.title} waits for {_names(s, ready)} to be started{until}{ending}"
     if s.waits:
-        others = [functions.shown_run(s, wait.ended) for wait in s.waits]
-        return f"{s.title} waits for the end of {listed(list(dict.fromkeys(others)))}"
+        return f"{s.title} waits for {_awaited(s)}"
     return f"{s.title} is {s.status}{ending}"
+
+
+def _awaited(s: Situation) -> str:
+    """What its nodes wait for: events, and the ends of runs."""
+    events = list(dict.fromkeys(wait.event for wait in s.waits if wait.event))
+    runs = list(dict.fromkeys(functions.shown_run(s, wait.ended) for wait in s.waits if wait.ended))
+    parts = [f"event {listed(events)}"] if events else []
+    return " and ".join([*parts, *([f"the end of {listed(runs)}"] if runs else [])])
 
 
 def _names(s: Situation, items: list[Work]) -> str:
@@ -204,13 +218,14 @@ def _pause_fixes(s: Situation) -> tuple[Fix, ...]:
         return (deciders.resume(s),)
     if any(item.status in GAVE_UP for item in s.work):
         return ()  # the node that gave up says it better
-    if not s.waits and not s.is_function and not any(item.status in (READY, LEASED) for item in s.work):
+    by_itself = s.is_function or s.is_graph
+    if not s.waits and not by_itself and not any(item.status in (READY, LEASED) for item in s.work):
         stuck = [s.name(item.node) for item in s.work if item.status == BLOCKED]
         skips = [fix(f"to go on without {name}", "skip", s.run.id, name, *s.app()) for name in stuck[:MOST_ALIKE]]
         return (*skips, fix("to see every node", "show", s.run.id), fix("to give it up", "cancel", s.run.id))
     by_node = (s.run.reason or "").startswith("paused by node ")
     purpose = "to let it go on: the node that paused it runs again" if by_node else "to let it go on"
-    return (fix(purpose, "resume", s.run.id),)
+    return (fix(purpose, "resume", s.run.id, *(s.app() if s.is_graph else ())),)
 
 
 def _why(run: Run) -> str:
@@ -237,9 +252,9 @@ def _ended(s: Situation) -> Explanation:
         return _explanation(s, f"{s.title} completed {when}{took}: there is nothing left to do", [], [])
     if run.status == CANCELLED:
         summary = f"{s.title} was {_said_once(CANCELLED, _why(run))}, {when}. It never changes again"
-        return _explanation(s, summary, [], list(_fork(s)))
+        return _explanation(s, summary, [], list(graphs.ways_on(s) if s.is_graph else _fork(s)))
     found = {cause: items for cause, items in _causes(s).items() if cause[0] in (c.GAVE_UP_FOR_GOOD, c.DEAD_LETTER)}
-    reasons = _reasons(s, found)
+    reasons = [*_reasons(s, found), *(graphs.failed_step(s) if s.is_graph else ())]
     fixes = [each for reason in reasons for each in reason.fixes]
     return _explanation(s, f"{s.title} failed {when}: {_why(run)}", _not_said(s, reasons), fixes)
 

@@ -18,11 +18,13 @@ from holdfast.core.rows import (
     READY,
     SLEEP,
     TIMER,
+    WAIT,
     Hold,
     Work,
 )
 from holdfast.explain.situation import Situation
 from holdfast.explain.words import brief
+from holdfast.models.machine import was_taken
 
 Cause = tuple[str, ...]
 """A kind, and whatever tells two causes of that kind apart."""
@@ -30,6 +32,7 @@ Cause = tuple[str, ...]
 # In the order in which a reader wants them: what only a person can mend first, what mends itself last.
 GAVE_UP_FOR_GOOD: Final = "gave up"
 DEAD_LETTER: Final = "dead letter"
+ASKS: Final = "asks"
 WAITS: Final = "waits"
 WAITS_FOR_NOTHING: Final = "waits for nothing"
 HELD: Final = "held"
@@ -51,6 +54,7 @@ IS_BLOCKED: Final = "is blocked"
 FOR_A_PERSON: Final = (
     GAVE_UP_FOR_GOOD,
     DEAD_LETTER,
+    ASKS,
     WAITS,
     WAITS_FOR_NOTHING,
     HELD,
@@ -79,19 +83,23 @@ def causes_of(s: Situation, item: Work) -> list[Cause]:
     """Why this item is not done: one cause, or two for a failed item that nobody would run when its time has come."""
     if s.is_instance:
         return _of_instance(s, item)
-    if item.status in GAVE_UP and item.kind == CALL:
-        return []  # the function was told, and it is for its code to do something about it
+    if item.status in GAVE_UP and (item.kind == CALL or was_taken(item)):
+        return []  # the function or flow was told, and it is for its code to do something about it
     if s.is_parked(item):
         return _of_parked(s, item)
     if item.status in GAVE_UP:
         return [(DEAD_LETTER if item.status == DEAD else GAVE_UP_FOR_GOOD, item.node)]
     if item.status == BLOCKED:
         awaits_runs = any(wait.address == item.node for wait in s.waits)
+        if not awaits_runs and s.is_graph:
+            return [(ASKS, item.node)]
         return [(WAITS if awaits_runs else IS_BLOCKED, item.node)]
     if item.status == LEASED:
         return [_of_lease(s, item)]
     if item.status == READY and s.run.status != PAUSED:
         obstacle = _obstacle(s, item)
+        if item.kind == WAIT and item.due > s.now:  # of a flow, for events or for that time
+            return [(WAITS, item.node)] if obstacle[0] == NO_SLOT else [(WAITS, item.node), obstacle]
         if item.gate == GATE_DUE and item.due > s.now:
             delay = _of_delay(item)
             if obstacle[0] == NO_SLOT:

@@ -13,7 +13,7 @@ from typing import Final
 from holdfast.core.codec import decode_error
 from holdfast.core.codec_shape import display
 from holdfast.core.function_operations import CANCEL, TURN, entry_of
-from holdfast.core.rows import BLOCKED, CALL, CANCELLING, LEASED, OPEN_WORK, SUSPENDED, Work
+from holdfast.core.rows import BLOCKED, CALL, CANCELLING, LEASED, OPEN_WORK, READY, SUSPENDED, WAIT, Work
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import MODULE, Awaited, Situation
 from holdfast.explain.words import brief, clock, listed, span
@@ -30,11 +30,15 @@ NOT_AS_RECORDED: Final = "NonDeterminism"
 def waits(s: Situation, items: Sequence[Work], address: str) -> Reason:
     """One wait: of a function, or of a node of a DAG that depends on other runs."""
     rows = [wait for wait in s.waits if wait.address == address]
+    if not rows:  # of a flow, for a time alone
+        return Reason(f"node {s.name(address)} waits until {clock(items[0].due)}")
     since = min(wait.since for wait in rows)
     item = items[0]
     subject = "it" if item.kind == TURN else f"node {s.name(item.node)}"
     code = f", at {rows[0].name}" if rows[0].name.startswith("wait_for(") else ""
     awaited = [*(f"event {wait.event}" for wait in rows if wait.event), *_runs_awaited(s, rows)]
+    if item.kind == WAIT and item.status == READY:
+        awaited.append(f"{clock(item.due)} (in {span(item.due - s.now)})")
     text = f"{subject} waits since {clock(since)} ({span(s.now - since)}) for {_any_of(awaited)}{code}"
     sends = [_send(s, wait.event) for wait in rows if wait.event]
     looks = [_look(s, wait.ended) for wait in rows if wait.ended]

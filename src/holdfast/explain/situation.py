@@ -40,6 +40,7 @@ from holdfast.core.rows import (
     Wait,
     Work,
 )
+from holdfast.explain.graph_standing import Standing, standing_of
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store, WorkerRow
 
@@ -90,6 +91,7 @@ class Situation:
     mailbox: tuple[str, ...] = ()  # names of events that were sent to it and that it has not taken
     refused: tuple[Event, ...] = ()  # events of its own that are dead letters
     last: History | None = None  # the latest line of a function's record
+    standing: Standing | None = None  # of a state graph: its step, and what it asks people
     inbox_since: int | None = None  # when the oldest input in the inbox of a decider's instance was queued
 
     @property
@@ -103,6 +105,11 @@ class Situation:
     @property
     def is_function(self) -> bool:
         return self.run.model == "function"
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether the run follows a state graph, whose items are called NODE@STEP."""
+        return self.standing is not None
 
     @property
     def is_instance(self) -> bool:
@@ -163,6 +170,8 @@ class Situation:
     def app(self) -> tuple[str, ...]:
         """`--app MODULE` for a command that goes on at once if it has the code, where this process knows the module."""
         module = self.module_for()
+        if self.is_graph:  # what follows is in its code, so that nothing goes on without it
+            return ("--app", module)
         return () if self.run.definition is not None or module == MODULE else ("--app", module)
 
 
@@ -215,6 +224,7 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
         mailbox=await _mailbox(store, run),
         refused=await _refused(store, run),
         last=await _last(store, run),
+        standing=await standing_of(store, run, definitions),
         inbox_since=await _inbox_since(store, run),
     )
 

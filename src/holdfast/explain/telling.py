@@ -9,7 +9,7 @@ from holdfast.core.codec import decode_error
 from holdfast.core.function_operations import TURN
 from holdfast.core.rows import ACTION_ENOUGH, EFFECT, PAUSED, SATISFIED, TIMER, Work
 from holdfast.explain import causes as c
-from holdfast.explain import deciders, flows, functions
+from holdfast.explain import deciders, flows, functions, graphs
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import MODULE, Situation, type_of
 from holdfast.explain.words import brief, clock, command, listed, nodes, span, verb
@@ -367,6 +367,7 @@ _TELL: Final[Mapping[str, Callable[..., Reason]]] = {
     c.DUE_LATER: _due_later,
     c.RUNS: _runs,
     c.IS_BLOCKED: _blocked,
+    c.ASKS: graphs.asks,
     c.WAITS: functions.waits,
     c.SLEEPS: functions.sleeps,
     c.NODE_SLEEPS: flows.sleeps,

@@ -134,7 +134,7 @@ class FlowMachine:
             if origin.kind in (NODE, CHILD) and origin.status == COMPLETED:
                 value = code.value_of(origin.name, origin.result)
             elif origin.kind == WAIT and origin.status == COMPLETED:
-                value = code.outcome_of(read_wait(origin.payload))
+                value = code.outcome_of(read_wait(origin.result))
             completion = Completion(node_id=origin.node, value=value)
         if not view.optimistic:  # nothing is read beforehand where nothing is loaded
             analysis = analyse_subgraph(graph, completion.node_id)

@@ -61,6 +61,8 @@ def blame(view: View, run: Run, graph: FlowGraph, node_id: str, completed: str, 
     latest: list[Work] = view.find(Attempts(run.id, frozenset({node_id})))
     if node_id == completed and latest and latest[-1].status in GAVE_UP:
         return run  # an action, which is tried again itself
+    if node is not None and node.expression is not None and node.expression[0] == "raise":
+        return run  # the flow's own decision, which it would make again
     if node is None or node.is_frontier:  # the arguments of what has not begun: an address of their own
         node_id = str(FlowAddress(f"computing {address.node}", address.passes))
         latest = view.find(Attempts(run.id, frozenset({node_id})))

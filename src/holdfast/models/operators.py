@@ -191,7 +191,8 @@ class Operators:
         attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
         name = machine.label(view, run, node, self.definitions)
         status = attempts[-1].status if attempts else "not begun"
-        fork = f"`holdfast fork {run.id} --from {name}` makes a new run that shares everything before it"
+        where = f"--step {run.base}" if run.model == GRAPH else f"--from {name}"
+        fork = f"`holdfast fork {run.id} {where}` makes a new run that shares everything before it"
         if _is_final(run):
             raise ReattemptRefused(
                 f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=fork
@@ -267,8 +268,10 @@ class Operators:
             wait_no_more(view, run.id, node)
         if status in GAVE_UP or ended:
             run = self._blame(view, run)
-        machine.advance(view, run, skipped, Handing(None), self.definitions)
-        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(name,))
+        handing = Handing(None)
+        machine.advance(view, run, skipped, handing, self.definitions)
+        status = existing_run(view, op.run).status
+        return Changed(changed=True, status=status, nodes=(name,), logged=handing.logged)
 
     def discard(self, view: View, op: DiscardDead) -> Changed:
         run = existing_run(view, op.run)

@@ -4,7 +4,7 @@ Each item of the frontier is an ordinary work item, so retries, time limits, lea
 step's items as many are let in as the graph may run at once; the others stay in the checkpoint that named them. The
 transaction that settles the last one holds the checkpoint and the items of the next step.
 
-Of the run's columns `base` is the step, `token` how the checkpoint's key begins, `due` how many of the step's items
+Of the run's columns `base` is the step, `token` marks the checkpoint, `due` says how many of the step's items
 were let in, `remaining` how many have not succeeded yet.
 """
 
@@ -24,7 +24,7 @@ from holdfast.core.errors import (
     UsageError,
 )
 from holdfast.core.operations import StartRun
-from holdfast.core.queries import Attempts, CheckpointsBetween, OpenWork, WaitsOf
+from holdfast.core.queries import Attempts, CheckpointsBetween, OpenWork, RecordedIn, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CHECKPOINTS,
@@ -36,6 +36,8 @@ from holdfast.core.rows import (
     NODE,
     PAUSED,
     READY,
+    RECORDED,
+    RUNNING,
     RUNS,
     SUSPENDED,
     WORK,
@@ -49,13 +51,13 @@ from holdfast.core.state_patch import difference
 from holdfast.core.view import NotLoaded, View
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record, settle, why
 from holdfast.models.state_code import GraphCode
-from holdfast.models.state_memory import Known, StateMemory, Totals, mark_of
+from holdfast.models.state_memory import Known, StateMemory, Totals, frontier_of, mark_of
 from holdfast.models.state_routing import Settled, first_items, next_items
 
 PATCHES_LIMIT = 256  # that are put together to read a state
 SMALL_STATE_BYTES = 1024  # not worth a patch that has to be put together
 
-PRUNED_TOGETHER = 16  # steps, at least
+PRUNED_TOGETHER = 8  # steps, at least
 
 _encode = msgspec.json.Encoder().encode
 
@@ -191,9 +193,9 @@ class GraphMachine:
         )
         view.insert(CHECKPOINTS, checkpoint)
         if pruned:
-            _prune(view, run.id, step, code.keep_checkpoints or 0)
+            _prune(view, run.id, step, code)
         after = Known(step, fields, digest, frontier, view.now, totals, *sizes)
-        mark = mark_of(key)
+        mark = mark_of(key, view.now)
         self.memory.learn(run.id, mark, after)
         return replace(run, base=step, token=mark, due=0, remaining=len(frontier)), after
 
@@ -250,6 +252,8 @@ class GraphMachine:
 
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
         """It goes on: with a step whose merge failed, or with items that were not let in."""
+        if run.active and definitions.state_graph(run.workflow) is None:
+            return  # an operator without the code: whoever settles what is active lets the rest in
         code = code_of_graph(definitions, run)
         known = self.memory.known(view, run, code)
         if run.remaining == 0:
@@ -312,18 +316,29 @@ def _is_due(known: Known, patch: bytes) -> bool:
 
 def _prunes_at(code: GraphCode, step: int) -> bool:
     keep = code.keep_checkpoints
-    return keep is not None and step > keep and step % max(keep, PRUNED_TOGETHER) == 0
+    return keep is not None and step > keep and step % _period(keep) == 0
 
 
-def _prune(view: View, run: str, step: int, keep: int) -> None:
+def _period(keep: int) -> int:
+    return max(keep, PRUNED_TOGETHER)
+
+
+def _prune(view: View, run: str, step: int, code: GraphCode) -> None:
     """The graph's own policy: of what is older only labelled checkpoints stay, which stand for themselves."""
-    query = CheckpointsBetween(run, 0, step - keep)
+    keep = code.keep_checkpoints or 0
+    query = CheckpointsBetween(run, max(0, step - keep - 4 * _period(keep)), step - keep)  # older ones went before
     if view.optimistic:  # checkpoints are not kept with the rows of a run, so that an empty answer says nothing
         raise NotLoaded(query)
     rows: list[Checkpoint] = view.find(query)
     last = max((row.step for row in rows if row.whole), default=0)  # those that are kept are put together from it
-    for row in rows:
-        if row.step < last and row.label is None:
+    gone = [row for row in rows if row.step < last]
+    addresses = frozenset(item.address(row.step + 1) for row in gone for item in frontier_of(row, code))
+    for work in view.find(Attempts(run, addresses)):
+        view.delete(WORK, work)
+    for call in view.find(RecordedIn(run, addresses)):
+        view.delete(RECORDED, call)
+    for row in gone:
+        if row.label is None:
             view.delete(CHECKPOINTS, row)
 
 
@@ -364,7 +379,8 @@ def _admit(view: View, run: Run, code: GraphCode, known: Known, handing: Handing
         view.insert(WORK, make_ready(view, run, work, handing))
         active += 1
         admitted += 1
-    return replace(run, active=active, due=admitted)
+    status = RUNNING if run.status == SUSPENDED and active else run.status  # what it asked was skipped
+    return replace(run, status=status, active=active, due=admitted)
 
 
 def _asks_people(view: View, run: Run) -> bool:

@@ -1,7 +1,7 @@
 """What a graph has become after its latest step, remembered, so that a step costs no read.
 
-A checkpoint never changes, and what is remembered is found by the run and by how the checkpoint's key begins, which
-covers its step, state and frontier. So what was remembered for a commit that came to nothing is never taken for true.
+A checkpoint never changes, and what is remembered is found by the run and by a mark that covers the checkpoint's step,
+state, frontier and time. So what was remembered for a commit that came to nothing is never taken for true.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from holdfast.core.errors import RunError
 from holdfast.core.queries import StateChain
 from holdfast.core.rows import Checkpoint, Run
-from holdfast.core.state_items import Item
+from holdfast.core.state_items import Item, hash_parts
 from holdfast.core.state_outcomes import Fields, split
 from holdfast.core.state_patch import patched
 from holdfast.core.view import NotLoaded, View
@@ -60,9 +60,9 @@ class Known(msgspec.Struct, frozen=True, gc=False):
         return 500 + sum(map(len, self.fields.values())) + 300 * len(self.frontier)
 
 
-def mark_of(key: str) -> int:
-    """How a checkpoint's key begins, as the run's row holds it."""
-    return int(key[:_MARK_DIGITS], 16)
+def mark_of(key: str, at: int) -> int:
+    """What the run's row holds of its latest checkpoint: covers its step, state and frontier, and when it was made."""
+    return int(hash_parts((key, str(at)))[:_MARK_DIGITS], 16)
 
 
 def frontier_of(checkpoint: Checkpoint, code: Unsealing) -> tuple[Item, ...]:

@@ -262,7 +262,10 @@ class AttemptRunner:
 
     async def _call_here(self, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
         meter, began = attempt.meter, self._clock.monotonic()
+        of_graph = attempt.run.model == GRAPH
         self._levels.change(t.RUNNING_ACTIONS, 1)
+        if of_graph:
+            self._levels.change(t.GRAPH_NODES_RUNNING, 1)
         try:
             if invocation.cancel_if or invocation.skip_if:
                 await self._check_conditions(attempt, invocation, context)
@@ -291,6 +294,8 @@ class AttemptRunner:
             raise RuntimeError(f"the action raised {error!r}, which is no Exception") from error
         finally:
             self._levels.change(t.RUNNING_ACTIONS, -1)
+            if of_graph:
+                self._levels.change(t.GRAPH_NODES_RUNNING, -1)
             self._metrics.observe(t.ACTION_SECONDS, self._clock.monotonic() - began)
         if (
             attempt.metered and self._codecs.default.tag in DEFAULT_CODECS

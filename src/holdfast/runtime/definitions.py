@@ -71,6 +71,11 @@ class RegistryDefinitions:
         self._stored_nodes = 0
         self._known: tuple[int, tuple[str, ...], tuple[str, ...], frozenset[str]] = (-1, (), (), frozenset())
 
+    @property
+    def codecs(self) -> Codecs:
+        """How payloads are read here."""
+        return self._codecs
+
     def graph(self, view: View, run: Run) -> Graph | None:
         if run.definition is None:
             return self.of_code(run.workflow)

@@ -79,7 +79,7 @@ class FlowWork:
             code = await self._code(run)
             try:
                 code.outcome_of(wait)
-                return CompleteWork(**_lease(work), offer=offer())
+                return CompleteWork(**_lease(work), result=work.payload, offer=offer())
             except PayloadRefused as wrong:  # sent by who did not know its type: the flow goes on waiting
                 log.error("event %s of run %s becomes a dead letter: %s", wait.answer.event, work.run, wrong)
                 refused = str(wrong)

@@ -78,15 +78,14 @@ Told = tuple[str, int, str | None, int | None, dict[str, Any]]
 """Kind, step, node, attempt, data."""
 
 _STATUS_KINDS = {COMPLETED: RUN_COMPLETED, FAILED: RUN_FAILED, CANCELLED: RUN_CANCELLED, PAUSED: RUN_PAUSED}
+_MAY_BE_RETRIED = (FailWork, LapseWork)  # which is counted, whether anybody listens or not
 _ENDS_ATTEMPT = (CompleteWork, FailWork, SteerWork, KillWork, LapseWork)
 
 
 class GraphEvents:
     """Observes commits and claims, for the state graphs that it was told of."""
 
-    def __init__(
-        self, definitions: RegistryDefinitions, metrics: t.Metrics, for_all: Sequence[Emitter] = ()
-    ) -> None:
+    def __init__(self, definitions: RegistryDefinitions, metrics: t.Metrics, for_all: Sequence[Emitter] = ()) -> None:
         self._definitions = definitions
         self._metrics = metrics
         self._for_all = tuple(for_all)
@@ -112,7 +111,9 @@ class GraphEvents:
         works = _Works(commit)
         for operation, result in commit.pairs:
             about = runs.get(getattr(operation, "run", ""))
-            if about is not None and not isinstance(result, BaseException):
+            if about is None or isinstance(result, BaseException):
+                continue
+            if isinstance(operation, _MAY_BE_RETRIED) or self._emitters.get(about.workflow, self._for_all):
                 self._tell(about, commit.now, self._item_events(operation, result, works))
         for checkpoint in changes.inserts.get(CHECKPOINTS, ()):
             if checkpoint.run in runs:
@@ -188,6 +189,8 @@ class GraphEvents:
         if blocked:
             self._metrics.count(t.GRAPH_BACKPRESSURE_BLOCKS, blocked)
         events: list[Told] = []
+        if not self._emitters.get(run.workflow, self._for_all):
+            return
         if totals.steps:
             labels = [label for label in (checkpoint.label or "").split("\n") if label]
             data = {
@@ -233,8 +236,6 @@ class GraphEvents:
     def _tell(self, run: Run, at: int, events: Iterator[Told] | list[Told]) -> None:
         emitters = self._emitters.get(run.workflow, self._for_all)
         for kind, step, node, attempt, data in events:  # also if nobody listens: they are counted on the way
-            if not emitters:
-                continue
             event = GraphEvent(
                 kind=kind,
                 run_id=run.id,

@@ -88,14 +88,13 @@ class GraphWork:
             note=attempt.notes.append,
             is_cancelled=lambda: attempt.stop_requested,
         )
-        own_key = node.policy.idempotency_key
         context = NodeContext(
             run_id=run.id,
             workflow_name=run.workflow,
             node=name,
             step=known.step + 1,
             attempt=work.attempt,
-            idempotency_key=idempotency_key(run.workflow, run.id, work.node) if own_key is None else own_key(state),
+            idempotency_key=code.own_key(name, state) or idempotency_key(run.workflow, run.id, work.node),
             path=item.path,
             now_us=known.at,
             services=calls,
@@ -137,7 +136,7 @@ class GraphWork:
             if not chain or chain[-1].step != step:
                 raise missing_checkpoint(run)
             known = put_together(chain, code)
-            memory.learn(run.id, mark_of(chain[-1].key), known)
+            memory.learn(run.id, mark_of(chain[-1].key, chain[-1].at), known)
         return known, memory.item(run.id, known, work.node)
 
     async def _recorded(self, work: Work, recording: int) -> dict[int, Recorded]:

@@ -54,6 +54,7 @@ log = logging.getLogger("holdfast.worker")
 CLAIM_LIMIT = 200
 HANDOVER_STREAK = 64  # a long chain lets others in after this many steps, when there is a backlog
 BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
+SECOND_LOOK_SECONDS = 0.3  # a cancel reaches what runs within a second, also from another process (I10)
 
 
 class Worker:
@@ -520,11 +521,13 @@ class Worker:
     # -- looking after ourselves, then after others
 
     async def _sweep_loop(self) -> None:
+        soon = False
         while True:  # also while stopping: a cancel must reach what is still running
-            await either(self._look_now, self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random()))
-            hinted = self._look_now.is_set()
+            every = self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random())
+            await either(self._look_now, min(every, SECOND_LOOK_SECONDS) if soon else every)
+            hinted = soon or self._look_now.is_set()
             self._look_now.clear()
-            await self._compare_with_store()
+            soon = await self._compare_with_store()
             await self._look_for_entries()
             self._driver.rest()
             if hinted or self._stopping:
@@ -546,14 +549,14 @@ class Worker:
             await self._store.learn_names(self._row())
             self._told_version = version
 
-    async def _compare_with_store(self) -> None:
-        """What we run but do not hold is asked to stop; what we hold but do not run is run.
+    async def _compare_with_store(self) -> bool:
+        """What we run but do not hold is asked to stop; what we hold but do not run is run. True to look again soon.
 
         The second happens after a commit whose answer was lost: work was leased to us and nobody told us.
         It must be seen twice, because an answer may just be under way.
         """
         if not self._store.shared and not self._running:
-            return
+            return False
         leased = [w for w in await self._store.leased_to(self.id) if w.status == LEASED and w.kind != PROJECTION]
         held = {(w.run, w.node, w.attempt): w for w in leased}
         for key, attempt in list(self._running.items()):
@@ -565,12 +568,14 @@ class Worker:
         idle = {(*key, work.token) for key, work in held.items() if key not in self._running}
         orphans = [held[(run, node, number)] for run, node, number, _ in idle & self._suspects]
         missing = {(*key, -1) for key in self._running if key not in held}
+        soon = not missing <= self._suspects
         self._suspects = idle | missing
         if orphans and not self._stopping:
             runs = {run.id: run for run in await self._store.runs([work.run for work in orphans])}
             for work in orphans:
                 if work.run in runs and (work.run, work.node, work.attempt) not in self._running:
                     self._launch(Handed(work, runs[work.run]))
+        return soon
 
     async def _look_for_entries(self) -> None:
         """A function that is driven here and waits may have been sent something by another process."""

@@ -21,6 +21,7 @@ from holdfast.core.queries import (
     LabelledCheckpoint,
     QueuedEvents,
     RecordedBy,
+    RecordedIn,
     RunByKey,
     RunsLeftBehind,
     RunsToReshape,
@@ -64,6 +65,8 @@ def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[
             return (run, first, before)
         case LabelledCheckpoint(run=run, label=label):
             return (run, label)
+        case RecordedIn(run=run, nodes=nodes):
+            return (run, list_as(sorted(nodes)))
         case RecordedBy(run=run, node=node):
             return (run, node)
         case FactsCausedBy(run=run, cause=cause):

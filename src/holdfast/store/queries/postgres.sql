@@ -189,8 +189,9 @@ nc AS (INSERT INTO checkpoints ({checkpoints}) SELECT {checkpoints@n}
 ng AS (INSERT INTO recorded ({recorded}) SELECT {recorded@n}
   FROM unnest($?::text[], $?::text[], $?::int[], $?::int[], $?::text[], $?::text[], $?::bytea[], $?::text[], $?::bytea[], $?::text[],
     $?::bytea[], $?::bigint[], $?::bigint[]) n({recorded}) WHERE (SELECT ok FROM a)
-  ON CONFLICT (run, node, attempt, call) DO UPDATE SET response = excluded.response, response_hash = excluded.response_hash,
-    error = excluded.error, duration = excluded.duration)
+  ON CONFLICT (run, node, attempt, call) DO UPDATE SET name = excluded.name, kind = excluded.kind,
+    request = excluded.request, request_hash = excluded.request_hash, response = excluded.response,
+    response_hash = excluded.response_hash, error = excluded.error, at = excluded.at, duration = excluded.duration)
 -- name: flush_observations_insert
 nb AS (INSERT INTO observations ({observations}) SELECT {observations@n}
   FROM unnest($?::text[], $?::bigint[], $?::text[], $?::text[], $?::bigint[], $?::bytea[], $?::text[], $?::text[], $?::text[],
@@ -381,6 +382,8 @@ SELECT {checkpoints} FROM checkpoints WHERE run = $1 AND label IS NOT NULL AND s
 ORDER BY step DESC LIMIT 1
 -- name: RecordedBy
 SELECT {recorded} FROM recorded WHERE run = $1 AND node = $2 ORDER BY attempt, call
+-- name: RecordedIn
+SELECT {recorded} FROM recorded WHERE run = $1 AND node = ANY($2::text[]) ORDER BY node, attempt, call
 -- name: RecordedOf
 SELECT {recorded} FROM recorded WHERE run = $1 ORDER BY node, attempt, call
 -- name: SnapshotOf

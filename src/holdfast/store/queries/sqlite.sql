@@ -31,8 +31,9 @@ ON CONFLICT (run, node, variable, slot) DO UPDATE SET value = excluded.value, so
 INSERT INTO checkpoints ({checkpoints}) VALUES ({checkpoints?})
 -- name: insert_recorded
 INSERT INTO recorded ({recorded}) VALUES ({recorded?})
-ON CONFLICT (run, node, attempt, call) DO UPDATE SET response = excluded.response, response_hash = excluded.response_hash,
-  error = excluded.error, duration = excluded.duration
+ON CONFLICT (run, node, attempt, call) DO UPDATE SET name = excluded.name, kind = excluded.kind,
+  request = excluded.request, request_hash = excluded.request_hash, response = excluded.response,
+  response_hash = excluded.response_hash, error = excluded.error, at = excluded.at, duration = excluded.duration
 -- name: insert_observations
 INSERT INTO observations ({observations}) VALUES ({observations?})
 
@@ -179,6 +180,8 @@ SELECT {checkpoints} FROM checkpoints WHERE run = ? AND label IS NOT NULL AND in
 ORDER BY step DESC LIMIT 1
 -- name: RecordedBy
 SELECT {recorded} FROM recorded WHERE run = ? AND node = ? ORDER BY attempt, call
+-- name: RecordedIn
+SELECT {recorded} FROM recorded WHERE run = ? AND node IN (SELECT value FROM json_each(?)) ORDER BY node, attempt, call
 -- name: RecordedOf
 SELECT {recorded} FROM recorded WHERE run = ? ORDER BY node, attempt, call
 -- name: SnapshotOf

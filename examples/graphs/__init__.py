@@ -1,0 +1,1 @@
+"""State graphs: an agent, a map-reduce, a pipeline."""

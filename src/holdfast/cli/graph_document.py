@@ -1,0 +1,106 @@
+"""What `holdfast show` knows of a state graph's run besides its attempts: steps, frontier, questions, without code."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from holdfast.core.rows import Run, Work
+    from holdfast.core.state_items import Item
+    from holdfast.engine import Engine
+
+GRAPH: Final = "graph"
+NOT_LET_IN: Final = "queued"
+
+
+class ItemShown(msgspec.Struct, frozen=True, kw_only=True):
+    """An item of the step that is under way. `state` is "queued" for one that was not let in yet.
+
+    `after` names the nodes that led to it; `sent` has the fields that it was given alone.
+    """
+
+    item: str
+    node: str
+    order_key: str
+    state: str
+    attempt: int
+    after: tuple[str, ...]
+    sent: dict[str, Any] | None
+
+
+class QuestionShown(msgspec.Struct, frozen=True, kw_only=True):
+    """What an item asks a person, and since when."""
+
+    item: str
+    payload: Any
+    since: datetime
+
+
+class GraphShown(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a state graph's run stands: its last finished step, and the items of the step after that.
+
+    `steps` has the checkpoints that are kept. `waiting` is how many items were not let in yet.
+    """
+
+    step: int
+    steps: tuple[dict[str, Any], ...]
+    frontier: tuple[ItemShown, ...]
+    waiting: int
+    questions: tuple[QuestionShown, ...]
+    totals: dict[str, Any]
+
+
+async def gather_graph(engine: Engine, row: Run, work: list[Work]) -> GraphShown:
+    """All that is known of where the run stands, from committed rows."""
+    from holdfast.cli.checkpoints import steps_of
+    from holdfast.graph_documents import SchedulerMetrics
+
+    handle = engine.get(row.id)
+    questions = () if row.ended else tuple(await handle.interrupts())
+    scheduler = await handle.scheduler()
+    frontier = await _frontier(engine, row)
+    latest = {item.node: item for item in work}
+    items = tuple(_item(each, row.base + 1, latest) for each in frontier)
+    metrics: SchedulerMetrics = scheduler.metrics
+    return GraphShown(
+        step=row.base,
+        steps=tuple(await steps_of(engine, row)),
+        frontier=items,
+        waiting=0 if row.ended else sum(item.state == NOT_LET_IN for item in items),
+        questions=tuple(
+            QuestionShown(item=each.node, payload=each.payload, since=each.since.astimezone(UTC)) for each in questions
+        ),
+        totals=msgspec.to_builtins(metrics),
+    )
+
+
+async def _frontier(engine: Engine, row: Run) -> tuple[Item, ...]:
+    from holdfast.core.queries import CheckpointsOf
+    from holdfast.graph_steps import GraphWithoutCode
+    from holdfast.models.state_memory import frontier_of
+
+    latest = await engine.store.rows(CheckpointsOf(row.id, row.base + 1, 1))
+    return frontier_of(latest[0], GraphWithoutCode(engine.codecs)) if latest else ()
+
+
+def _item(item: Item, step: int, latest: dict[str, Work]) -> ItemShown:
+    address = item.address(step)
+    work = latest.get(address)
+    sent = None
+    if item.sent is not None:
+        sent = {name: msgspec.json.decode(value) for name, value in item.sent.items()}
+    return ItemShown(
+        item=address,
+        node=item.node,
+        order_key=item.order_key,
+        state=NOT_LET_IN if work is None else work.status,
+        attempt=0 if work is None else work.attempt,
+        after=tuple(dict.fromkeys(name for name, _ in item.parents)),
+        sent=sent,
+    )
+
+
+__all__ = ["GRAPH", "NOT_LET_IN", "GraphShown", "ItemShown", "QuestionShown", "gather_graph"]
