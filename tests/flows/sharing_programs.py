@@ -162,6 +162,11 @@ class SharingWriter:
                     f"{row}.sort()",
                     f"{grid}.reverse()",
                     f"del {grid}[0]",
+                    f"{grid}[1:] = {self._grid()}",
+                    f"{grid}[:1] = [{row}, {name}]",
+                    f"{row}[:1] = {name}",
+                    f"{data}[1][1:] = {row}",
+                    f"del {grid}[1:]",
                     f"{row}.append(await add({self._choose(5)}))",
                 ]
             )

@@ -70,8 +70,15 @@ class FlowWaits:
         late = wait.until is not None and wait.until <= view.now
         if wait.answer is not None or late:
             view.put(RUNS, run)
-            lease = {"run": op.run, "node": op.node, "attempt": op.attempt, "token": op.token}
-            return self.lifecycle.complete(view, CompleteWork(**lease, result=wait_bytes(wait), offer=op.offer))
+            completed = CompleteWork(
+                run=op.run,
+                node=op.node,
+                attempt=op.attempt,
+                token=op.token,
+                result=wait_bytes(wait),
+                offer=op.offer,
+            )
+            return self.lifecycle.complete(view, completed)
         _open(view, run, work, wait)
         parked = replace(work, worker=None, started=None, payload=wait_bytes(wait))
         if wait.until is None:

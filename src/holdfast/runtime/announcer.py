@@ -20,6 +20,7 @@ log = logging.getLogger("holdfast.engine")
 # Between two hints: short while there is little to tell, and longer the more there is.
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.001, 0.016
 LITTLE = 2
+LAST_WORDS_SECONDS = 0.5
 WORK, ENDED, STREAM = "work", "ended", "stream"
 _DRIVERS_OWN = (TakeTurn, ContinueAs)
 
@@ -63,6 +64,8 @@ class Announcer:
 
     async def close(self) -> None:
         if self._sender is not None:
+            # A program that cancels a run and ends at once has something to tell.
+            await asyncio.wait([self._sender], timeout=LAST_WORDS_SECONDS)
             self._sender.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sender

@@ -248,6 +248,8 @@ class ProjectionRunner:
                 pause = SHORTEST_LOOK_SECONDS if bound > told else pause * 2
                 told = bound
                 await self._look_at_horizon()
+            else:
+                pause = self._settings.poll_seconds  # nobody to tell; whoever becomes an owner here wakes us
             await either(self._look_now, min(pause, self._settings.poll_seconds))
             if self._look_now.is_set():
                 pause = SHORTEST_LOOK_SECONDS

@@ -524,7 +524,7 @@ class Worker:
         soon = False
         while True:  # also while stopping: a cancel must reach what is still running
             every = self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random())
-            await either(self._look_now, min(every, SECOND_LOOK_SECONDS) if soon else every)
+            await either(self._look_now, SECOND_LOOK_SECONDS if soon else every)
             hinted = soon or self._look_now.is_set()
             self._look_now.clear()
             soon = await self._compare_with_store()
@@ -568,8 +568,7 @@ class Worker:
         idle = {(*key, work.token) for key, work in held.items() if key not in self._running}
         orphans = [held[(run, node, number)] for run, node, number, _ in idle & self._suspects]
         missing = {(*key, -1) for key in self._running if key not in held}
-        soon = not missing <= self._suspects
-        self._suspects = idle | missing
+        self._suspects, soon = idle | missing, not missing <= self._suspects
         if orphans and not self._stopping:
             runs = {run.id: run for run in await self._store.runs([work.run for work in orphans])}
             for work in orphans:

@@ -25,8 +25,10 @@ class Built(Basis):
             self.jobs[self.doomed]["fails"] = ALWAYS
         self.wish = self.dice.choice(("", "", "", "cancel", "pause"))
         builder = hf.DagBuilder(f"{self.name}-dag", on_failure="fail", registry=registry)
+        self.names: dict[str, str] = {}  # of nodes by id
         for node, parents in self.shape.items():
-            builder.node(node, job=act, args={"job": self.jobs[node]}, depends_on=parents)
+            added = builder.node(node, job=act, args={"job": self.jobs[node]}, depends_on=parents)
+            self.names[added.id] = node
         self.dag = builder.build()
         self.cancelled = False
 
@@ -52,9 +54,10 @@ class Built(Basis):
             expected = FAILED if self.doomed else COMPLETED
             must(row.status == expected, "G9", f"{self.name} {run} is {row.status}, and should be {expected}")
             reached = set(self.shape) - self.below(self.doomed)
-            done = {item.node for item in work if item.status in SATISFIED}
+            done = {self.names[item.node] for item in work if item.status in SATISFIED}
             must(done == reached, "G3", f"{self.name} {run} completed {sorted(done)} of {sorted(reached)}")
-        for node, items in by_node(work).items():
+        for id, items in by_node(work).items():
+            node = self.names[id]
             finished = [item for item in items if item.status == COMPLETED]
             must(len(finished) <= 1, "G2", f"{node} of {run} was completed {len(finished)} times")
             must(bool(self.executions(node)) or not finished, "G3", f"{node} of {run} is completed, and never ran")
@@ -65,7 +68,7 @@ class Built(Basis):
 
     def check_order(self, work: list[Work]) -> None:
         """G4: nothing ran before what it depends on was recorded."""
-        ended = {item.node: item.finished for item in work if item.status == COMPLETED}
+        ended = {self.names[item.node]: item.finished for item in work if item.status == COMPLETED}
         for node, parents in self.shape.items():
             for execution in self.executions(node):
                 began = self.world.start_us + int(execution.began * 1e6)

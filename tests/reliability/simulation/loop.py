@@ -34,6 +34,7 @@ class Lane:
         self.name = name
         self.state: Literal["alive", "frozen", "dead"] = "alive"
         self.queue: deque[asyncio.Handle] = deque()
+        self.is_busy = False  # the loop has it on its list of those who may go on
         self.context: Context = copy_context()
         self.context.run(_LANE.set, self)
 
@@ -90,27 +91,24 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         lane = handle._context.get(_LANE, _NOWHERE)  # type: ignore[attr-defined]
         if lane.state == "dead":
             return
-        if not lane.queue and lane.state == "alive":
-            self._busy.append(lane)
         lane.queue.append(handle)
+        self._join(lane)
 
     def _run_once(self) -> None:
         busy = self._busy
         if not busy:
             self._jump()
             return
-        at = int(self._dice.random() * len(busy)) if len(busy) > 1 else 0
-        lane = busy[at]
-        queue = lane.queue
+        lane = busy[int(self._dice.random() * len(busy)) if len(busy) > 1 else 0]
         for _ in range(1 + int(self._dice.random() * MOST_IN_A_ROW)):
-            handle = queue.popleft()
+            handle = lane.queue.popleft()
             if not handle._cancelled:  # type: ignore[attr-defined]
                 self.callbacks += 1
                 handle._run()
             if lane.state != "alive":
-                return  # it was frozen or killed by what it did; `freeze` and `kill` took it out of the list
-            if not queue:
-                busy.remove(lane)
+                return  # it was frozen or killed by what it did
+            if not lane.queue:
+                self._leave(lane)
                 return
 
     def _jump(self) -> None:
@@ -140,8 +138,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def thaw(self, lane: Lane) -> None:
         if lane.state == "frozen":
             lane.state = "alive"
-            if lane.queue:
-                self._busy.append(lane)
+            self._join(lane)
 
     def kill(self, lane: Lane) -> None:
         """Let nothing of this lane ever run again."""
@@ -151,8 +148,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._kept += [task for task in asyncio.all_tasks(self) if getattr(task, "lane", None) is lane]
         lane.queue.clear()
 
+    def _join(self, lane: Lane) -> None:
+        if not lane.is_busy and lane.queue and lane.state == "alive":
+            lane.is_busy = True
+            self._busy.append(lane)
+
     def _leave(self, lane: Lane) -> None:
-        with contextlib.suppress(ValueError):
+        if lane.is_busy:
+            lane.is_busy = False
             self._busy.remove(lane)
 
     # -- what asyncio asks of a loop

@@ -107,6 +107,7 @@ class Shadow:
             must(item.work.token == before.token + 1, "K3", f"{key} was claimed with the token {item.work.token}")
             self._on_lease(key, item.work, self.runs[item.work.run], now)
             self.work[key] = item.work
+            self.runs[item.run.id] = item.run  # a claim shows that the run has begun
 
     def _on_events(self, changes: Changes) -> None:
         for event in changes.deletes.get(EVENTS, ()):

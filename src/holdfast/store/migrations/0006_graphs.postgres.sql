@@ -4,7 +4,6 @@ CREATE TABLE checkpoints (
   frontier bytea NOT NULL, key text COLLATE "C" NOT NULL, label text COLLATE "C", at bigint NOT NULL, totals bytea NOT NULL,
   PRIMARY KEY (run, step)
 );
-CREATE INDEX checkpoints_whole ON checkpoints (run, step) WHERE whole;
 CREATE INDEX checkpoints_labelled ON checkpoints (run, step) WHERE label IS NOT NULL;
 -- Calls to the outside world that its nodes made, as they answered, and questions to people.
 CREATE TABLE recorded (

@@ -2,8 +2,7 @@
 CREATE TABLE checkpoints (
   run TEXT NOT NULL, step INTEGER NOT NULL, whole INTEGER NOT NULL, state BLOB NOT NULL, digest TEXT NOT NULL, frontier BLOB NOT NULL,
   key TEXT NOT NULL, label TEXT, at INTEGER NOT NULL, totals BLOB NOT NULL, PRIMARY KEY (run, step)
-) STRICT;
-CREATE INDEX checkpoints_whole ON checkpoints (run, step) WHERE whole = 1;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX checkpoints_labelled ON checkpoints (run, step) WHERE label IS NOT NULL;
 -- Calls to the outside world that its nodes made, as they answered, and questions to people.
 CREATE TABLE recorded (

@@ -1,0 +1,179 @@
+"""One seed from its beginning to its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import holdfast as hf
+from holdfast.runtime import function_driver
+from holdfast.runtime.run_watchdog import RunWatchdog
+from tests.reliability.simulation.actions import enter
+from tests.reliability.simulation.dag_programs import Built, Classes
+from tests.reliability.simulation.decider_programs import Tills
+from tests.reliability.simulation.faults import LEASE_SECONDS, Faults, shown
+from tests.reliability.simulation.flow_programs import Flows
+from tests.reliability.simulation.function_programs import Functions
+from tests.reliability.simulation.graph_programs import Graphs
+from tests.reliability.simulation.ledger import must
+from tests.reliability.simulation.programs import Program
+from tests.reliability.simulation.world import World
+
+KINDS: tuple[Any, ...] = (Built, Built, Classes, Functions, Functions, Functions, Tills, Tills, Flows, Graphs)
+LIVELY_LEASES = 3  # how long a run that could go on may stand still, once nothing is broken any more
+SOON_SECONDS = 90.0  # by then everything must have ended: no program needs half of it
+SQLITE_ONE_IN = 10
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of a seed."""
+
+    seed: int
+    store: str
+    faults: str
+    digest: str = ""
+    broken: str = ""
+    seconds: float = 0.0  # virtual ones
+    runs: int = 0
+    commits: int = 0
+    callbacks: int = 0
+    met: Counter[str] = field(default_factory=Counter)
+    trace: list[str] = field(default_factory=list)
+
+
+def simulate(seed: int, *, store: str | None = None, faults: Faults | None = None, trace: bool = False) -> Verdict:
+    """Run a seed. The same seed gives the same verdict, to the last commit."""
+    kind = store or ("sqlite" if seed % SQLITE_ONE_IN == SQLITE_ONE_IN - 1 else "memory")
+    with _quiet(), _folder(kind) as folder:
+        world = World(seed, file=None if folder is None else folder / "simulated.db", faults=faults)
+        world.trace = [] if trace else None
+        verdict = Verdict(seed, kind, shown(world.faults))
+        enter(world)
+        try:
+            world.run(lambda: _seed(world))
+        except Exception as error:
+            verdict.broken = f"{type(error).__name__}: {error}"
+        verdict.digest, verdict.seconds = world.digest, world.loop.time()
+        verdict.runs, verdict.commits = len(world.shadow.runs), world.shadow.commits
+        verdict.callbacks, verdict.met = world.loop.callbacks, world.ledger.met
+        verdict.trace = world.trace or []
+    return verdict
+
+
+async def _seed(world: World) -> None:
+    dice = world.dice
+    await _prepare(world)
+    hosts = dice.randint(1, 3)
+    for _ in range(hosts):
+        world.begin_host()
+    programs: list[Program] = [dice.choice(KINDS)(world, number) for number in range(dice.randint(1, 5))]
+    driving = [asyncio.create_task(program.drive()) for program in programs]
+    await world.mischief.rage(LEASE_SECONDS * dice.uniform(1.0, 4.0), hosts)
+    world.faults = world.stormy.calmed()
+    calm_since = world.loop.time()
+    await _until_all_is_done(world, programs, driving, calm_since)
+    await _checks(world, programs)
+
+
+async def _prepare(world: World) -> None:
+    store = world.real_store()
+    await store.open()
+    await store.migrate()
+    if world.kind == "sqlite":
+        async with store.transaction(user=True) as tx:
+            await tx.user.execute("CREATE TABLE projected (till text, sequence int)")
+        await store.close()
+
+
+async def _until_all_is_done(
+    world: World, programs: list[Program], driving: list[asyncio.Task[None]], calm_since: float
+) -> None:
+    """G9: with nothing broken any more, every run comes to its end, and none stands still for long on the way."""
+    pending: list[str] = []
+    while world.loop.time() < calm_since + SOON_SECONDS:
+        await asyncio.sleep(LEASE_SECONDS / 2)
+        _raise_what_is_broken(world, driving)
+        if not all(task.done() for task in driving):
+            continue
+        pending = await world.ask(lambda engine: _open_runs(engine, programs))
+        if not pending:
+            return
+    told = await world.ask(lambda engine: _explained(engine, pending))
+    undriven = [program.name for program, task in zip(programs, driving, strict=True) if not task.done()]
+    must(False, "G9", f"{SOON_SECONDS:g} s after the last fault {undriven or ''} is not done: {told}")
+
+
+def _raise_what_is_broken(world: World, driving: list[asyncio.Task[None]]) -> None:
+    if world.broken is not None:
+        raise world.broken
+    for task in driving:
+        if task.done():
+            task.result()
+
+
+async def _open_runs(engine: hf.Engine, programs: list[Program]) -> list[str]:
+    return [run for program in programs for run in await program.open_runs(engine)]
+
+
+async def _explained(engine: hf.Engine, runs: list[str]) -> str:
+    return "; ".join([str(await engine.get(run).explain()) for run in runs]) or "no run is open"
+
+
+async def _checks(world: World, programs: list[Program]) -> None:
+    await asyncio.sleep(LEASE_SECONDS)  # projections follow, and what was handed out twice shows
+    _raise_what_is_broken(world, [])
+    for program in programs:
+        await world.ask(program.check)
+    await world.ask(lambda engine: world.shadow.check_store(engine.store))
+    findings = await world.ask(lambda engine: engine.doctor())
+    errors = [finding.message for finding in findings if finding.severity == "error"]
+    must(not errors, "G10", f"doctor says: {errors}")
+    if not world.stormy.rough:
+        world.ledger.check_once()
+
+
+# -- around it
+
+
+class _NoWatchdog(RunWatchdog):
+    """Its thread would look at real time."""
+
+    def start(self) -> None: ...
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No threads, no logs, and no garbage collection in the middle: it would run what is abandoned."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    gc.disable()
+    try:
+        with mock.patch.object(function_driver, "RunWatchdog", _NoWatchdog):
+            yield
+    finally:
+        gc.enable()
+        logging.disable(disabled)
+
+
+@contextlib.contextmanager
+def _folder(kind: str) -> Iterator[Path | None]:
+    if kind != "sqlite":
+        yield None
+        return
+    memory = Path("/dev/shm")  # noqa: S108 - a disk whose fsync costs nothing, where there is one
+    folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
