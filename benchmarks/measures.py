@@ -1,4 +1,4 @@
-"""The list of what is measured, with the targets that the project has set itself (issues 1 and 3 to 6)."""
+"""The list of what is measured, with the targets that the project has set itself (issues 1 and 3 to 7)."""
 
 from __future__ import annotations
 
@@ -175,6 +175,34 @@ CROWD_EVENT = Measure(
 )
 CROWD_WEIGHT = Measure(
     name="crowd", what="memory for a function that waits here", unit="kB", targets={POSTGRES: 8.0, SQLITE: 8.0}
+)
+W8_CHAIN = Measure(
+    name="W8",
+    what="a graph of 100 nodes in a chain, a step",
+    unit="ms",
+    limit="one_commit",
+    targets={POSTGRES: 0.6, SQLITE: 0.45},
+)
+W8_CHAIN_CPU = Measure(name="W8", what="a graph of 100 nodes in a chain, a step, processor", unit="ms")
+W8_WIDE = Measure(
+    name="W8", what="a graph with a step of 100 nodes, a run", unit="ms", targets={POSTGRES: 15, SQLITE: 12}
+)
+W8_STORED = Measure(name="W8", what="stored for 1,000 steps with a state of 100 kB", unit="MB")
+LANGGRAPH_CHAIN = Measure(name="W8", what="LangGraph, chain, a step", unit="ms")
+LANGGRAPH_CHAIN_SYNC = Measure(name="W8", what="LangGraph, chain, a step that waits for its checkpoint", unit="ms")
+LANGGRAPH_WIDE = Measure(name="W8", what="LangGraph, a step of 100 nodes, a run", unit="ms")
+LANGGRAPH_WIDE_SYNC = Measure(name="W8", what="LangGraph, the same, waiting for checkpoints", unit="ms")
+LANGGRAPH_STORED = Measure(name="W8", what="LangGraph, stored for 1,000 steps with 100 kB", unit="MB")
+TO_LANGGRAPH_CHAIN = Measure(
+    name="W8", what="chain: LangGraph to ours", unit="x", more_is_better=True, targets={POSTGRES: 2, SQLITE: 2}
+)
+TO_LANGGRAPH_CHAIN_SYNC = Measure(name="W8", what="chain: LangGraph, waiting, to ours", unit="x", more_is_better=True)
+TO_LANGGRAPH_WIDE = Measure(
+    name="W8", what="wide: LangGraph to ours", unit="x", more_is_better=True, targets={POSTGRES: 2, SQLITE: 2}
+)
+TO_LANGGRAPH_WIDE_SYNC = Measure(name="W8", what="wide: LangGraph, waiting, to ours", unit="x", more_is_better=True)
+TO_LANGGRAPH_STORED = Measure(
+    name="W8", what="stored: LangGraph to ours", unit="x", more_is_better=True, targets={POSTGRES: 10, SQLITE: 10}
 )
 W9_IMPORT = Measure(name="W9", what="import, with the driver", unit="ms", targets={POSTGRES: 130.0, SQLITE: 90.0})
 W9_FIRST = Measure(name="W9", what="process start to first result", unit="s", targets={POSTGRES: 0.35, SQLITE: 0.25})

@@ -35,15 +35,18 @@ from benchmarks.fan_out import measure_w3
 from benchmarks.figures import Figure, Measure
 from benchmarks.flows import measure_w1_flow, measure_w2_flows, measure_w3_flow
 from benchmarks.functions import measure_w1_function, measure_w2_functions, measure_w7_function
+from benchmarks.graphs import measure_chain, measure_stored, measure_wide
 from benchmarks.killed import measure_killed
 from benchmarks.latency import measure_w4_elsewhere, measure_w4_here
 from benchmarks.limits import batched_steps_per_second, one_commit_ms
+from benchmarks.peers import of_langgraph
 from benchmarks.startup import bare_python_seconds, first_result, import_ms
 from benchmarks.table import rendered
 from benchmarks.throughput import measure_w1, measure_w2, measure_w7
 from benchmarks.waiting import measure_w5, measure_w6, measure_weight
 
-WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W9", "crowd", "deciders")
+WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "crowd", "deciders")
+PEERS = ("langgraph",)
 LIMITS = {"one_commit": m.ONE_COMMIT, "batched": m.BATCHED}
 
 
@@ -61,6 +64,7 @@ class Sizes:
     crowd: int
     inputs: int
     stream: int
+    graph_steps: int
 
 
 FULL = Sizes(
@@ -74,6 +78,7 @@ FULL = Sizes(
     crowd=100_000,
     inputs=8000,
     stream=100_000,
+    graph_steps=1000,
 )
 QUICK = Sizes(
     commits=200,
@@ -86,10 +91,13 @@ QUICK = Sizes(
     crowd=5000,
     inputs=1000,
     stream=10_000,
+    graph_steps=200,
 )
 
 
-def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Iterator[tuple[Measure, float]]:
+def measure_round(
+    databases: Databases, chosen: set[str], sizes: Sizes, peers: set[str]
+) -> Iterator[tuple[Measure, float]]:
     """One sample of every measure on one store."""
     url = databases.fresh_url
     commit_ms = asyncio.run(one_commit_ms(url(), sizes.commits))
@@ -144,6 +152,8 @@ def measure_round(databases: Databases, chosen: set[str], sizes: Sizes) -> Itera
         recovery = measure_killed(url(), steps=sizes.w7_long)
         yield m.W7_RESTART, recovery.seconds_to_first_new_step
         yield m.W7_MEMORY, recovery.peak_megabytes
+    if "W8" in chosen:
+        yield from measure_graphs(url, sizes, beside_langgraph="langgraph" in peers)
     if "crowd" in chosen:
         crowd = measure_crowd(url(), runs=sizes.crowd)
         yield m.CROWD_START, crowd.start_seconds
@@ -185,6 +195,37 @@ def measure_deciders(url: Callable[[], str], commit_ms: float, sizes: Sizes) -> 
     yield m.PROJECTION, asyncio.run(measure_projection(url(), events=sizes.stream // 2)).steps_per_second
 
 
+def measure_graphs(url: Callable[[], str], sizes: Sizes, *, beside_langgraph: bool) -> Iterator[tuple[Measure, float]]:
+    """State graphs; beside the same graphs of LangGraph, one after the other."""
+    chain = asyncio.run(measure_chain(url()))
+    yield m.W8_CHAIN, chain.wall_ms
+    yield m.W8_CHAIN_CPU, chain.cpu_ms
+    if beside_langgraph:
+        for durability, measure, ratio in (
+            ("async", m.LANGGRAPH_CHAIN, m.TO_LANGGRAPH_CHAIN),
+            ("sync", m.LANGGRAPH_CHAIN_SYNC, m.TO_LANGGRAPH_CHAIN_SYNC),
+        ):
+            theirs = of_langgraph.measure(url(), "chain", durability, 100)
+            yield measure, theirs
+            yield ratio, theirs / chain.wall_ms
+    wide = asyncio.run(measure_wide(url()))
+    yield m.W8_WIDE, wide
+    if beside_langgraph:
+        for durability, measure, ratio in (
+            ("async", m.LANGGRAPH_WIDE, m.TO_LANGGRAPH_WIDE),
+            ("sync", m.LANGGRAPH_WIDE_SYNC, m.TO_LANGGRAPH_WIDE_SYNC),
+        ):
+            theirs = of_langgraph.measure(url(), "wide", durability, 100)
+            yield measure, theirs
+            yield ratio, theirs / wide
+    stored = asyncio.run(measure_stored(url(), steps=sizes.graph_steps))
+    yield m.W8_STORED, stored
+    if beside_langgraph:
+        theirs = of_langgraph.measure_stored(url(), steps=sizes.graph_steps)
+        yield m.LANGGRAPH_STORED, theirs
+        yield m.TO_LANGGRAPH_STORED, theirs / stored
+
+
 def figures_of(store: str, samples: dict[Measure, list[float]]) -> list[Figure]:
     """Samples beside the limits of the same rounds."""
     made = []
@@ -195,7 +236,13 @@ def figures_of(store: str, samples: dict[Measure, list[float]]) -> list[Figure]:
 
 
 def measured(
-    stores: list[str], chosen: set[str], rounds: int, sizes: Sizes, delay_ms: float, say: Callable[[str], None]
+    stores: list[str],
+    chosen: set[str],
+    rounds: int,
+    sizes: Sizes,
+    delay_ms: float,
+    peers: set[str],
+    say: Callable[[str], None],
 ) -> list[Figure]:
     """All figures of all stores."""
     figures: list[Figure] = []
@@ -204,7 +251,7 @@ def measured(
         with Databases(store, commit_delay_ms=delay_ms if store == m.POSTGRES else 0.0) as databases:
             for number in range(1, rounds + 1):
                 started = time.perf_counter()
-                for measure, value in measure_round(databases, chosen, sizes):
+                for measure, value in measure_round(databases, chosen, sizes, peers):
                     samples[measure].append(value)
                 say(f"{store}: round {number} of {rounds} took {time.perf_counter() - started:.0f} s")
         figures += figures_of(store, samples)
@@ -235,6 +282,9 @@ def main() -> None:
     parser.add_argument(
         "--commit-delay-ms", type=float, default=0.0, help="PostgreSQL ends each transaction this much later"
     )
+    parser.add_argument(
+        "--peers", action="append", choices=PEERS, help="measure these too, where we have the same workload for them"
+    )
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.rounds = 1
@@ -245,6 +295,7 @@ def main() -> None:
         arguments.rounds,
         QUICK if arguments.quick else FULL,
         arguments.commit_delay_ms,
+        set(arguments.peers or ()),
         lambda line: print(line, file=sys.stderr, flush=True),
     )
     print(" ".join(f"{name}={value}" for name, value in about.items()))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast as hf
+from holdfast.authoring.actions import Unset
 from holdfast.authoring.deciders import DeciderOptions
 from holdfast.authoring.startable import resolve_start
 from holdfast.core import settings
@@ -30,7 +31,7 @@ COMMAND = "python tools/generate_defaults.py"
 
 def generated() -> str:
     """The whole document."""
-    return "\n".join([*_head(), *_settings(), *_policies(), *_deciders(), *_calls()])
+    return "\n".join([*_head(), *_settings(), *_policies(), *_deciders(), *_graphs(), *_calls()])
 
 
 def _head() -> Iterator[str]:
@@ -127,6 +128,54 @@ def _deciders() -> Iterator[str]:
     yield ""
 
 
+GRAPH_MEANINGS = {
+    "reduce": "one function in the place of the fields' reducers",
+    "max_concurrent": "how many items of one run may run at once",
+    "queue_depth": "how many items the frontier holds; the others are spilled to the checkpoint",
+    "default_timeout": "seconds that one attempt of a node may take, unless the node says otherwise",
+    "max_steps": "after how many steps a run is taken for an endless one, and fails",
+    "backpressure_seconds": "for how long spilled items may wait before the run is paused; none waits without end",
+    "keep_checkpoints": "how many of the latest are kept, and the labelled ones; none keeps all",
+    "queue": "the queue of its runs, for a start that names none",
+    "emitter": "who hears of what happens in its runs",
+    "redact": "keys whose values are secrets, besides the usual ones",
+    "aliases": "names that its runs were stored under before",
+    "registry": "where it is registered",
+}
+NODE_MEANINGS = {
+    "name": "the function's own, without one",
+    "retry": "how many executions, and after which errors",
+    "timeout": "seconds that one attempt may take; the graph's `default_timeout` without one, and none for no limit",
+    "recordable": "whether it calls `ctx.record`",
+    "requires_idempotency": "whether a replay may never run it again without records",
+    "idempotency_key": "a function of the state; needed where idempotency is required",
+    "label": "of the checkpoint after a step in which it ran",
+    "queue": "where it is claimed from; without one, the queue of its run",
+    "goes_to": "the nodes that it may lead to by itself",
+}
+
+
+def _graphs() -> Iterator[str]:
+    yield "## State graphs"
+    yield ""
+    for call, of, meanings in (
+        (hf.StateGraph, "hf.StateGraph", GRAPH_MEANINGS),
+        (hf.StateGraph.node, "graph.node", NODE_MEANINGS),
+    ):
+        yield f"| option of `{of}` | default | meaning |"
+        yield "|---|---|---|"
+        for argument, default in _arguments(call):
+            if (argument, of) != ("name", "hf.StateGraph"):  # which has none
+                yield f"| `{argument}` | {default} | {meanings[argument]} |"
+        yield ""
+    yield "| call | argument | default |"
+    yield "|---|---|---|"
+    for name, call in (("engine.replay", hf.Engine.replay), ("engine.fork", hf.Engine.fork)):
+        for argument, default in _arguments(call):
+            yield f"| `{name}` | `{argument}` | {default} |"
+    yield ""
+
+
 def _calls() -> Iterator[str]:
     yield "## Calls"
     yield ""
@@ -146,6 +195,8 @@ def _arguments(call: Callable[..., Any]) -> Iterator[tuple[str, str]]:
 
 def _shown(value: object) -> str:
     match value:
+        case Unset():
+            return "the graph's"
         case None:
             return "none"
         case bool():

@@ -19,6 +19,7 @@ from holdfast.authoring.deciders import Decider
 from holdfast.authoring.events import Event
 from holdfast.authoring.projections import Projection
 from holdfast.authoring.recorded import Recorded
+from holdfast.authoring.state_graphs import StateGraph
 from holdfast.authoring.state_machine import StateMachine
 from holdfast.checking import Checked
 from holdfast.core.function_operations import Sent
@@ -104,9 +105,12 @@ class BlockingHandle(Generic[R]):
         """Mark a node as skipped, which satisfies what depends on it."""
         self._thread.run(self._handle.skip(node, by=by))
 
-    def resume_with(self, answer: Any, *, node: str | None = None, by: str = "a person") -> None:
-        """Answer a node of a state graph that asks a person (`ctx.interrupt`); `node` if several do."""
-        self._thread.run(self._handle.resume_with(answer, node=node, by=by))
+    def resume_with(self, answer: Any, *, node: str | None = None, by: str = "a person") -> bool:
+        """Answer a node of a state graph that asks a person (`ctx.interrupt`); `node` if several do.
+
+        False if it was given this very answer before.
+        """
+        return self._thread.run(self._handle.resume_with(answer, node=node, by=by))
 
     def checkpoints(self) -> list[Checkpoint[Any]]:
         """Every checkpoint that is kept of a state graph's run, oldest first."""
@@ -446,6 +450,10 @@ class BlockingEngine:
         self, workflow: DagTemplate[...], /, *args: Any, **options: Unpack[StartOptions]
     ) -> BlockingHandle[None]: ...
     @overload
+    def start(
+        self, workflow: StateGraph[S], state: S | Mapping[str, Any], /, **options: Unpack[StartOptions]
+    ) -> BlockingHandle[S]: ...
+    @overload
     def start(self, workflow: Bound[R], /, **options: Unpack[StartOptions]) -> BlockingHandle[R]: ...
     @overload
     def start(
@@ -499,6 +507,16 @@ class BlockingEngine:
     def run(
         self, workflow: DagTemplate[...], /, *args: Any, timeout: float | None = ..., **options: Unpack[StartOptions]
     ) -> None: ...
+    @overload
+    def run(
+        self,
+        workflow: StateGraph[S],
+        state: S | Mapping[str, Any],
+        /,
+        *,
+        timeout: float | None = ...,
+        **options: Unpack[StartOptions],
+    ) -> S: ...
     @overload
     def run(self, workflow: Bound[R], /, *, timeout: float | None = ..., **options: Unpack[StartOptions]) -> R: ...
     @overload

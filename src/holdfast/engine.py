@@ -70,12 +70,14 @@ from holdfast.start_options import (
 from holdfast.store.contract import Store
 
 if TYPE_CHECKING:
+    from holdfast.authoring.state_graphs import StateGraph
     from holdfast.blocking import BlockingEngine
     from holdfast.emitters import Emitter
 
 log = logging.getLogger("holdfast.engine")
 
 R = TypeVar("R")
+S = TypeVar("S")
 Ts = TypeVarTuple("Ts")
 
 
@@ -248,6 +250,10 @@ class Engine(Deciding, Projecting, Operating):
         self, workflow: DagTemplate[...], /, *args: Any, **options: Unpack[StartOptionsOrTx]
     ) -> Handle[None]: ...
     @overload
+    async def start(
+        self, workflow: StateGraph[S], state: S | Mapping[str, Any], /, **options: Unpack[StartOptionsOrTx]
+    ) -> Handle[S]: ...
+    @overload
     async def start(self, workflow: Bound[R], /, **options: Unpack[StartOptionsOrTx]) -> Handle[R]: ...
     @overload
     async def start(
@@ -333,6 +339,16 @@ class Engine(Deciding, Projecting, Operating):
     async def run(
         self, workflow: DagTemplate[...], /, *args: Any, timeout: float | None = ..., **options: Unpack[StartOptions]
     ) -> None: ...
+    @overload
+    async def run(
+        self,
+        workflow: StateGraph[S],
+        state: S | Mapping[str, Any],
+        /,
+        *,
+        timeout: float | None = ...,
+        **options: Unpack[StartOptions],
+    ) -> S: ...
     @overload
     async def run(
         self, workflow: Bound[R], /, *, timeout: float | None = ..., **options: Unpack[StartOptions]

@@ -28,6 +28,7 @@ from holdfast.graph_documents import (
 )
 from holdfast.graph_steps import GraphWithoutCode, Step, each_step, labels_of
 from holdfast.models.state_code import GRAPH
+from holdfast.models.state_graph import asks_person, waits_for_room
 from holdfast.models.state_memory import frontier_of, put_together, totals_of
 from holdfast.runtime.recorded_calls import CallCoding, redaction
 
@@ -109,7 +110,7 @@ async def scheduler(engine: Engine, run: Run) -> SchedulerState:
     row = latest[0]
     totals = totals_of(row)
     waiting = 0 if run.ended else max(0, len(frontier_of(row, code)) - run.due)
-    ready = sum(work.status not in (LEASED, BLOCKED) for work in open_work)
+    ready = sum(work.status not in (LEASED, BLOCKED) or waits_for_room(work) for work in open_work)
     room = max(0, code.queue_depth - ready) if code.queue_depth else waiting  # without the code nobody knows
     queued = min(waiting, room)
     return SchedulerState(
@@ -117,7 +118,7 @@ async def scheduler(engine: Engine, run: Run) -> SchedulerState:
         queue_depth=queued + ready,
         completed_steps=totals.steps,
         spilled=waiting - queued,
-        waiting_for_people=sum(work.status == BLOCKED and work.kind == NODE for work in open_work),
+        waiting_for_people=sum(map(asks_person, open_work)),
         step=run.base,
         max_concurrent=code.max_concurrent,
         capacity=code.queue_depth,

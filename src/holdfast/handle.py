@@ -239,15 +239,17 @@ class Handle(Generic[R]):
         """Mark a node as skipped, which satisfies what depends on it."""
         await self._ask(SkipNode(run=self.id, node=checked_text(node, "node"), by=checked_text(by, "by")))
 
-    async def resume_with(self, answer: Any, *, node: str | None = None, by: str = "a person") -> None:
-        """Answer a node of a state graph that asks a person (`ctx.interrupt`); `node` if several do."""
+    async def resume_with(self, answer: Any, *, node: str | None = None, by: str = "a person") -> bool:
+        """Answer a node of a state graph that asks a person (`ctx.interrupt`); `node` if several do.
+
+        False if it was given this very answer before.
+        """
         from holdfast.runtime.recorded_calls import answer_of
 
         stored, digest = answer_of(answer, self._engine.codecs, self._engine.settings.payload_limit_bytes)
         asked = None if node is None else checked_text(node, "node")
-        await self._ask(
-            AnswerPerson(run=self.id, answer=stored, answer_hash=digest, node=asked, by=checked_text(by, "by"))
-        )
+        operation = AnswerPerson(run=self.id, answer=stored, answer_hash=digest, node=asked, by=checked_text(by, "by"))
+        return (await self._ask(operation)).changed
 
     # -- what can be known about it
 

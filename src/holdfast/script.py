@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, TypeVarTuple, overload
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
 
 from holdfast.authoring.actions import Bound
 from holdfast.authoring.dags import Dag
 from holdfast.core.errors import UsageError
 from holdfast.engine import Engine
 
+if TYPE_CHECKING:
+    from holdfast.authoring.state_graphs import StateGraph
+
 R = TypeVar("R")
+S = TypeVar("S")
 Ts = TypeVarTuple("Ts")
 
 
 @overload
 def run(workflow: Dag, /, *, key: str | None = ..., timeout: float | None = ..., **options: Any) -> None: ...
+@overload
+def run(
+    workflow: StateGraph[S],
+    state: S | Mapping[str, Any],
+    /,
+    *,
+    key: str | None = ...,
+    timeout: float | None = ...,
+    **options: Any,
+) -> S: ...
 @overload
 def run(workflow: Bound[R], /, *, key: str | None = ..., timeout: float | None = ..., **options: Any) -> R: ...
 @overload

@@ -213,29 +213,26 @@ async def test_i14_a_value_that_is_too_large_is_refused_naming_variable_and_node
             await engine.start(carries, "x" * 300)
 
 
-@hf.action(registry=registry)
-async def gives_what_is_no_json(text: str) -> Any:
-    return object()
-
-
 @hf.flow(registry=registry)
-async def speaks() -> str:
+async def speaks(text: str) -> str:
     try:
-        await gives_what_is_no_json("x")
-    except Exception:
-        logger.warning("it was given up")
+        found = await stop_at(text)
+        twice = found + found
+        await stop_at("y")
+        return twice
+    except Exception as error:
+        logger.warning("it was given up: %s", type(error).__name__)
         return "caught"
-    return "never"
 
 
 async def test_i24_what_a_flow_logs_about_a_dead_letter_is_written_too(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "tests.flows.again"):
-        async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
-            assert await engine.run(speaks, timeout=20) == "caught"
+        async with engine_on(site.url or "memory://", registry, payload_limit_bytes=2_000) as engine, engine.worker():
+            assert await engine.run(speaks, "x" * 1_500, timeout=20) == "caught"
     lines = [record.getMessage() for record in caplog.records if record.name == "tests.flows.again"]
-    assert lines == ["it was given up"]
+    assert lines == ["it was given up: PayloadTooLarge"]
 
 
 async def test_i24_check_looks_at_the_helpers_and_types_of_a_running_graph(site: Site) -> None:

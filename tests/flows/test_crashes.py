@@ -101,6 +101,8 @@ async def test_g1_g2_g3_i23_ten_flows_crashed_around_every_commit_end_as_plain_a
             await hands.engine.store.close()
             hands = await stage.life()
             await stage.plays(hands)
+            (row,) = await hands.engine.store.runs([handle.id])
+            assert row.ended, f"{case.name} crashed at {place}:{hit} and never went on"
             found = await ending_of_run(hands.engine, hands.engine.get(handle.id))
             assert found == wanted, f"{case.name} crashed at {place}:{hit}: plain {wanted}, flow {found}"
             await assert_recorded_once(hands.engine, handle.id)

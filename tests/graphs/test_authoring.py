@@ -596,3 +596,10 @@ def test_a_nodes_log_says_where_it_comes_from_and_is_silent_in_a_replay(caplog: 
 
 def test_what_is_stored_of_an_outcome_is_split_again() -> None:
     assert split(b'{"a":1,"b":[2]}') == {"a": b"1", "b": b"[2]"}
+
+
+def test_i15_a_graph_without_a_name_is_called_like_its_state() -> None:
+    class Errand(TypedDict):
+        done: bool
+
+    assert hf.StateGraph(Errand, registry=hf.Registry()).name == "Errand"

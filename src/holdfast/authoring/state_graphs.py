@@ -45,8 +45,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class StateGraph(Generic[S]):
     """A graph that can be started with a state: `engine.start(graph, {"question": "…"})`.
 
-    `reduce(state, delta)` takes the place of the fields' reducers: it returns the new state, or the fields of it that
-    changed, and what two nodes wrote is then its business.
+    It is registered under its `name`, or that of its state (I15). `reduce(state, delta)` takes the place of the fields'
+    reducers: it returns the new state, or the fields of it that changed, and what two nodes wrote is its business.
     """
 
     __holdfast__: Definition
@@ -56,7 +56,7 @@ class StateGraph(Generic[S]):
         self,
         state: type[S],
         *,
-        name: str,
+        name: str | None = None,
         reduce: Callable[[Any, Any], Any] | None = None,
         max_concurrent: int = 8,
         queue_depth: int = 1024,
@@ -70,7 +70,7 @@ class StateGraph(Generic[S]):
         aliases: tuple[str, ...] | list[str] = (),
         registry: Registry | None = None,
     ) -> None:
-        own = validated_name(name, "a state graph")
+        own = validated_name(getattr(state, "__name__", "graph") if name is None else name, "a state graph")
         others = tuple(validated_name(alias, f"an alias of graph {own!r}") for alias in aliases)
         self.options = GraphOptions(
             graph=own,

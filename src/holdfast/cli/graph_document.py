@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.engine import Engine
 
 GRAPH: Final = "graph"
-NOT_LET_IN: Final = "queued"
+NOT_LET_IN: Final = "queued"  # in the checkpoint that names it, or answered, and without room to run
 
 
 class ItemShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +87,8 @@ async def _frontier(engine: Engine, row: Run) -> tuple[Item, ...]:
 
 
 def _item(item: Item, step: int, latest: dict[str, Work]) -> ItemShown:
+    from holdfast.models.state_graph import waits_for_room
+
     address = item.address(step)
     work = latest.get(address)
     sent = None
@@ -96,7 +98,7 @@ def _item(item: Item, step: int, latest: dict[str, Work]) -> ItemShown:
         item=address,
         node=item.node,
         order_key=item.order_key,
-        state=NOT_LET_IN if work is None else work.status,
+        state=NOT_LET_IN if work is None or waits_for_room(work) else work.status,
         attempt=0 if work is None else work.attempt,
         after=tuple(dict.fromkeys(name for name, _ in item.parents)),
         sent=sent,

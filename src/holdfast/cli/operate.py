@@ -119,10 +119,11 @@ async def _answer(options: Options, engine: Engine, row: Run, answer: str, node:
     asked = node
     if asked is None and row.model == "graph":
         asked = next((question.node for question in await handle.interrupts()), None)
-    await handle.resume_with(read_answer(answer), node=node, by=operator())
+    changed = await handle.resume_with(read_answer(answer), node=node, by=operator())
     status = await handle.status()
     goes_on = f"run {row.id} has its answer for {asked}" + (", and stays paused" if status == "paused" else "")
-    await report_change(options, engine, row.id, True, goes_on, () if asked is None else (asked,))
+    said = goes_on if changed else f"run {row.id} was given this answer before, and asks nobody now"
+    await report_change(options, engine, row.id, changed, said, (asked,) if changed and asked is not None else ())
 
 
 @click.command()

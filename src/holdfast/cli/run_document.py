@@ -227,7 +227,7 @@ def _nodes(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeSho
                 id=node,
                 name=names.get(node, node),
                 state=absent if latest is None else latest.status,
-                detail="" if latest is None else _detail(latest),
+                detail="" if latest is None else _detail(run, latest),
                 after=tuple(names[parent] for parent in parents),
                 does=_does(items[0]) if run.model == "flow" and items else "",
                 attempts=(*_before(items), *(_attempt(item) for item in items if item.status != "blocked")),
@@ -291,11 +291,11 @@ def _before(items: list[Work]) -> tuple[AttemptShown, ...]:
     )
 
 
-def _detail(item: Work) -> str:
+def _detail(run: Run, item: Work) -> str:
     if item.status == "blocked" and item.kind == "effect":
         return f"one at a time, since {moment_of(item.created):%H:%M:%S}"
-    if item.status == "blocked" and item.kind == "node" and item.required == item.completed:
-        return f"asks a person since {moment_of(item.created):%H:%M:%S}"
+    if item.status == "blocked" and run.model == "graph" and item.kind == "node":
+        return "asks a person" if item.completed < item.required else "waits for room"
     if item.status == "blocked" and item.kind == "child":
         return f"by its run since {moment_of(item.created):%H:%M:%S}"
     if item.status == "blocked":  # I2: whoever sees a blocked item sees what it waits for, and since when

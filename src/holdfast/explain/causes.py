@@ -25,6 +25,7 @@ from holdfast.core.rows import (
 from holdfast.explain.situation import Situation
 from holdfast.explain.words import brief
 from holdfast.models.machine import was_taken
+from holdfast.models.state_graph import asks_person
 
 Cause = tuple[str, ...]
 """A kind, and whatever tells two causes of that kind apart."""
@@ -91,8 +92,8 @@ def causes_of(s: Situation, item: Work) -> list[Cause]:
         return [(DEAD_LETTER if item.status == DEAD else GAVE_UP_FOR_GOOD, item.node)]
     if item.status == BLOCKED:
         awaits_runs = any(wait.address == item.node for wait in s.waits)
-        if not awaits_runs and s.is_graph:
-            return [(ASKS, item.node)]
+        if not awaits_runs and s.is_graph:  # one that waits for room is told with those that were not let in
+            return [(ASKS, item.node)] if asks_person(item) else []
         return [(WAITS if awaits_runs else IS_BLOCKED, item.node)]
     if item.status == LEASED:
         return [_of_lease(s, item)]

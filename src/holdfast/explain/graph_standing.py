@@ -11,9 +11,10 @@ from typing import Any
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.queries import CheckpointsOf, OpenWork, RecordedBy
-from holdfast.core.rows import BLOCKED, NODE, Checkpoint, Recorded, Run, Work
+from holdfast.core.rows import Checkpoint, Recorded, Run, Work
 from holdfast.graph_steps import GraphWithoutCode
 from holdfast.models.state_code import GRAPH
+from holdfast.models.state_graph import asks_person, waits_for_room
 from holdfast.models.state_memory import frontier_of
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.recorded_calls import CallCoding, redaction
@@ -53,20 +54,21 @@ async def standing_of(store: Store, run: Run, definitions: RegistryDefinitions) 
         code = definitions.state_graph(run.workflow)
     except HoldfastError:  # something is wrong with it: the rest can still be told
         code = None
+    work: list[Work] = await store.rows(OpenWork(run.id))
+    kept = max(0, len(frontier_of(latest[0], reader)) - run.due) if latest else 0
     return Standing(
         step=run.base + 1,
-        waiting=max(0, len(frontier_of(latest[0], reader)) - run.due) if latest else 0,
+        waiting=kept + sum(map(waits_for_room, work)),
         max_concurrent=0 if code is None else code.max_concurrent,
         queue_depth=0 if code is None else code.queue_depth,
-        questions=await _questions(store, run, definitions),
+        questions=await _questions(store, run, definitions, work),
     )
 
 
-async def _questions(store: Store, run: Run, definitions: RegistryDefinitions) -> dict[str, Question]:
+async def _questions(store: Store, run: Run, definitions: RegistryDefinitions, work: list[Work]) -> dict[str, Question]:
     coding = CallCoding(definitions.codecs, 0, redaction())
     found: dict[str, Question] = {}
-    work: list[Work] = await store.rows(OpenWork(run.id))
-    for item in [item for item in work if item.status == BLOCKED and item.kind == NODE][:QUESTIONS_READ]:
+    for item in [item for item in work if asks_person(item)][:QUESTIONS_READ]:
         row: Recorded
         for row in await store.rows(RecordedBy(run.id, item.node)):
             if row.kind == "interrupt" and row.response is None:

@@ -74,6 +74,7 @@ class GraphMachine:
 
     def start(self, view: View, run: Run, operation: StartRun, handing: Handing, definitions: Definitions) -> None:
         code = code_of_graph(definitions, run)
+        run = replace(run, signature=operation.signature or None)  # so that a check before a deploy knows of a change
         fields = code.initial(run.input, run.codec)
         self.begin(view, run, code, 0, fields, first_items(code), handing, due=operation.due)
 
@@ -259,7 +260,7 @@ class GraphMachine:
         if run.remaining == 0:
             self._close(view, replace(run, error=None), code, known, Handing(None))
         else:
-            self._go_on(view, run, code, known, Handing(None))
+            self._go_on(view, _hold_back(view, run, code), code, known, Handing(None))
 
     def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
         raise NotImplementedError("a graph is cancelled at once")
@@ -360,6 +361,11 @@ def _admit(view: View, run: Run, code: GraphCode, known: Known, handing: Handing
     """As many of the step's items as may run at once, in merge order. The caller writes the run."""
     frontier, step = known.frontier, known.step + 1
     active, admitted = run.active, run.due
+    left_over = admitted - (len(frontier) - run.remaining) - active - run.gave_up  # let in, and not active any more
+    for work in view.find(OpenWork(run.id)) if left_over > 0 and active < code.max_concurrent else ():
+        if waits_for_room(work) and active < code.max_concurrent:
+            view.put(WORK, make_ready(view, run, work, handing))
+            active += 1
     while active < code.max_concurrent and admitted < len(frontier):
         item = frontier[admitted]
         plan = code.nodes.get(item.node)
@@ -383,12 +389,32 @@ def _admit(view: View, run: Run, code: GraphCode, known: Known, handing: Handing
     return replace(run, status=status, active=active, due=admitted)
 
 
+def _hold_back(view: View, run: Run, code: GraphCode) -> Run:
+    """An operator asked for more than may run at once (I46): the rest waits for room."""
+    surplus = run.active - code.max_concurrent
+    for work in reversed(view.find(OpenWork(run.id))) if surplus > 0 else ():
+        if surplus > 0 and work.status == READY and work.kind == NODE:
+            view.put(WORK, replace(work, status=BLOCKED))
+            surplus, run = surplus - 1, replace(run, active=run.active - 1)
+    return run
+
+
+def asks_person(work: Work) -> bool:
+    """Whether the item waits for an answer: nothing that it needs is there."""
+    return work.status == BLOCKED and work.kind == NODE and work.completed < work.required
+
+
+def waits_for_room(work: Work) -> bool:
+    """Whether the item has all it needs, and as many as may run at once are active."""
+    return work.status == BLOCKED and work.kind == NODE and work.completed >= work.required
+
+
 def _asks_people(view: View, run: Run) -> bool:
-    return any(work.status == BLOCKED and work.kind == NODE for work in view.find(OpenWork(run.id)))
+    return any(asks_person(work) for work in view.find(OpenWork(run.id)))
 
 
 def _shown(error: RunError | UsageError) -> str:
     return f"{type(error).__name__}: {error.message}".replace("\0", "\\0")[:500]
 
 
-__all__ = ["GraphMachine", "code_of_graph", "recording_attempt"]
+__all__ = ["GraphMachine", "asks_person", "code_of_graph", "recording_attempt", "waits_for_room"]

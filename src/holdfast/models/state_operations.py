@@ -10,7 +10,6 @@ from holdfast.core.operations import REPEATED, Changed, Operation, Settled, Star
 from holdfast.core.queries import OpenWork, RecordedBy, RecordedOf, RunByKey, StateChain
 from holdfast.core.rows import (
     BLOCKED,
-    NODE,
     PAUSED,
     RECORDED,
     RUNNING,
@@ -27,7 +26,7 @@ from holdfast.core.view import View
 from holdfast.models.lifecycle import Lifecycle
 from holdfast.models.machine import Definitions, Handing, existing_run, is_draining, make_ready, record
 from holdfast.models.state_code import GRAPH
-from holdfast.models.state_graph import GraphMachine, code_of_graph
+from holdfast.models.state_graph import GraphMachine, asks_person, code_of_graph
 from holdfast.models.state_memory import missing_checkpoint, put_together
 
 
@@ -89,7 +88,7 @@ class GraphOperations:
             at=view.now,
         )
         view.insert(RECORDED, question)
-        view.put(WORK, replace(work, status=BLOCKED, worker=None, started=None, losses=0))
+        view.put(WORK, replace(work, status=BLOCKED, completed=0, worker=None, started=None, losses=0))
         run = record(view, replace(run, active=run.active - 1), "asked a person", node=op.node)
         self.machine.let_in(view, run, self.definitions)
         return Settled(verdict=WAS_RECORDED, run_status=existing_run(view, op.run).status)
@@ -108,8 +107,13 @@ class GraphOperations:
         view.put(RECORDED, replace(question, response=op.answer, response_hash=op.answer_hash))
         run = record(view, run, "answered", by=op.by, node=work.node)
         status = run.status if run.status == PAUSED else RUNNING
-        run = replace(run, status=status, active=run.active + 1)
-        view.put(WORK, make_ready(view, run, replace(work, due=view.now), Handing(None)))
+        run = replace(run, status=status)
+        work = replace(work, due=view.now, completed=work.required)
+        code = self.definitions.state_graph(run.workflow)
+        if code is None or run.active < code.max_concurrent:
+            run = replace(run, active=run.active + 1)
+            work = make_ready(view, run, work, Handing(None))
+        view.put(WORK, work)  # else it waits for room (I46)
         view.put(RUNS, run)
         return Changed(changed=True, status=status, nodes=(work.node,))
 
@@ -164,6 +168,7 @@ class GraphOperations:
             input=source.input,
             codec=source.codec,
             input_digest=source.input_digest,
+            signature=source.signature,
             on_failure=source.on_failure,
             queue=source.queue,
             priority=source.priority,
@@ -180,7 +185,7 @@ class GraphOperations:
 
 
 def _all_asking(view: View, run: Run) -> list[Work]:
-    return [work for work in view.find(OpenWork(run.id)) if work.status == BLOCKED and work.kind == NODE]
+    return [work for work in view.find(OpenWork(run.id)) if asks_person(work)]
 
 
 def _was_answered(view: View, run: Run, op: AnswerPerson) -> bool:

@@ -163,6 +163,7 @@ class ProjectionRunner:
     async def _claim(self) -> None:
         owned = {owner.work.name for owner in self._owners.values() if not owner.stopping}
         wanted = tuple(sorted(set(self._definitions.projections()) - owned))
+        self._next_due = None  # else the time of one that we own by now, once past, would keep us awake
         if not wanted or not self._store.proves_life(self._worker.id):
             return
         self._next_due = await self._store.promote(self._worker.queues)
