@@ -8,6 +8,7 @@ The first of the two is the durability, the second the interface. Prints {"ms": 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import operator
 import sqlite3
@@ -18,7 +19,7 @@ from typing import Annotated, Any, TypedDict
 
 from langgraph.graph import END, START, StateGraph
 
-MESSAGE = "x" * 100
+MESSAGES = [(2 * hashlib.sha256(str(number).encode()).hexdigest())[:100] for number in range(1000)]
 WARM_UP, RUNS = 2, 5
 
 
@@ -73,7 +74,7 @@ def talk(steps: int, asynchronous: bool) -> tuple[Any, Any]:
     graph.add_node("say", say)
     graph.add_edge(START, "say")
     graph.add_conditional_edges("say", lambda state: "say" if state["n"] < steps else END, ["say", END])
-    return graph, {"n": 0, "messages": [MESSAGE] * 1000}
+    return graph, {"n": 0, "messages": MESSAGES}
 
 
 def settings(thread: int) -> Any:

@@ -1,6 +1,6 @@
 """LangGraph with its own savers, in `.cache/langgraph`, which is made at the first use.
 
-It is called in the way that is fastest for it: with its synchronous and its asynchronous interface, and both when a step
+It is called in the way that is fastest for it, with its synchronous or its asynchronous interface; both when a step
 waits for its checkpoint ("sync") and when it does not ("async", its default: a crash loses what was not written yet).
 Ours always waits.
 """

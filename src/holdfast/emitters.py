@@ -7,6 +7,7 @@ perhaps from several engines at once: it has to be quick, and may raise without 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import logging
 import threading
 from collections import deque
@@ -109,7 +110,7 @@ class BufferedEmitter:
     """Keeps the latest events in memory, for tests and pages; the oldest make room."""
 
     def __init__(self, limit: int = 10_000) -> None:
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        if type(limit) is not int or limit < 1:
             raise UsageError(f"limit={limit!r:.80} of BufferedEmitter", hint="say how many events are kept, 1 or more")
         self._kept: deque[GraphEvent] = deque(maxlen=limit)
         self._lock = threading.Lock()
@@ -180,7 +181,7 @@ class OpenTelemetryEmitter:
 
     def __init__(self, tracer: Any = None) -> None:
         try:
-            from opentelemetry import trace
+            trace = importlib.import_module("opentelemetry.trace")
         except ImportError:
             raise UsageError(
                 "OpenTelemetryEmitter needs the package opentelemetry-api, which is not installed here",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import click
 
+import holdfast as hf
 from holdfast.authoring.flow_refusals import SYNTAX
 from holdfast.cli import failures
 from holdfast.cli.program import program
@@ -25,6 +27,7 @@ DAGS = ROOT / "docs" / "dags.md"
 FUNCTIONS = ROOT / "docs" / "functions.md"
 DECIDERS = ROOT / "docs" / "deciders.md"
 FLOWS = ROOT / "docs" / "flows.md"
+GRAPHS = ROOT / "docs" / "graphs.md"
 
 
 def _quicker(code: str) -> str:
@@ -107,6 +110,27 @@ def test_the_code_of_the_page_about_flows_runs_and_prints_what_it_says(tmp_path:
     assert printed.splitlines() == said
 
 
+def test_the_code_of_the_page_about_graphs_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    """I39 to I47 as people use them: reducers, routes, subgraphs, records, questions, time travel, replay, events."""
+    blocks = python_blocks(GRAPHS)
+    assert len([line for line in blocks[0].splitlines() if line]) <= 30  # first contact
+    (tmp_path / "all.py").write_text("\n".join(blocks), encoding="utf-8")
+    printed = run_program("all.py", folder=tmp_path).splitlines()
+    (listing,) = re.findall(r"^```text\n(.*?)^```", GRAPHS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    said = re.findall(r"^ *print\(.*\)  +# (.+)$", "\n".join(blocks), re.MULTILINE)
+    assert len(said) > 14
+    assert [line for line in printed if line not in listing.splitlines()] == said
+    assert [line for line in printed if line in listing.splitlines()] == listing.splitlines()
+
+
+def test_the_page_about_graphs_names_every_option_and_every_reducer() -> None:
+    """A reader finds what the code takes; the values are on the generated page of defaults."""
+    page = GRAPHS.read_text(encoding="utf-8")
+    options = [*inspect.signature(hf.StateGraph).parameters, *inspect.signature(hf.StateGraph.node).parameters]
+    wanted = {*options, *hf.reducers.__all__} - {"self", "fn", "state", "name", "aliases", "registry"}
+    assert not sorted(name for name in wanted if name not in page)
+
+
 def test_i24_the_page_about_flows_names_every_construct_that_is_never_compiled() -> None:
     """A reader finds in the table what the compiler's table has."""
     section = FLOWS.read_text(encoding="utf-8").partition("## What is refused")[2].partition("\n## ")[0]
@@ -155,6 +179,7 @@ def test_every_make_target_that_a_page_names_exists() -> None:
         USING,
         DAGS,
         FLOWS,
+        GRAPHS,
         FUNCTIONS,
         DECIDERS,
         ROOT / "docs" / "tour.md",
@@ -172,6 +197,7 @@ def test_every_command_of_holdfast_that_a_page_names_exists_with_its_options() -
         DAGS,
         FUNCTIONS,
         FLOWS,
+        GRAPHS,
         DECIDERS,
         ROOT / "docs" / "guarantees.md",
         ROOT / "examples" / "README.md",

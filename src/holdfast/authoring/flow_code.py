@@ -49,6 +49,8 @@ class BoundFlow:
         self._registry = registry
         self._codecs = codecs
         self._limit = limit
+        self._call_codecs: dict[str, CallCodec] = {}
+        self._codecs_version = registry.version
 
     def arguments(self, data: bytes, codec: str) -> Mapping[str, Any]:
         given, named = self.flow.call.decode_call(data, codec, codecs=self._codecs)
@@ -117,6 +119,12 @@ class BoundFlow:
         return unpack(self._codecs.of(stored.codec).decode(stored.data, Any), self.environment.known_types)
 
     def _call_codec(self, name: str) -> CallCodec:
+        if self._codecs_version != self._registry.version:
+            self._call_codecs.clear()
+            self._codecs_version = self._registry.version
+        known = self._call_codecs.get(name)
+        if known is not None:  # asked for twice with every step
+            return known
         found: Any = self._registry.actions.get(name) or self._registry.workflows.get(name)
         codec = getattr(found, "call", None)
         if not isinstance(codec, CallCodec):
@@ -124,4 +132,5 @@ class BoundFlow:
                 f"flow {self.flow.name} calls {name!r}, which is not registered in this process",
                 hint="import the module that defines it in this worker",
             )
+        self._call_codecs[name] = codec
         return codec

@@ -7,8 +7,9 @@ first, so that counters and inboxes of two passes never meet (I18).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from holdfast.core.errors import UnknownNode
 
@@ -17,8 +18,7 @@ __all__ = ["FlowAddress", "parse_address"]
 _FORM = re.compile(r"(?P<node>[^@\[\]]+)(?:@(?P<passes>\d+(?:\.\d+)*))?(?:\[(?P<index>\d+)\])?")
 
 
-@dataclass(frozen=True, slots=True)
-class FlowAddress:
+class FlowAddress(msgspec.Struct, frozen=True, gc=False):
     """A node, the pass of each loop around it, and its place among the elements of a spread."""
 
     node: str

@@ -161,7 +161,8 @@ class FlowMachine:
             run = release_rows(view, run, plan.completed_node_id, release, code)
         for write in plan.inbox_writes:
             view.insert(VALUES, _value(run.id, write, code))
-        view.expect(WORK, [(run.id, each.node_id, 1) for each in plan.readiness_increments])  # a spread has many
+        if not view.optimistic:  # all at once: a spread has very many
+            view.expect(WORK, [(run.id, each.node_id, 1) for each in plan.readiness_increments])
         for each in plan.readiness_increments:
             run = _count(view, run, each, calls, handing, due)
         if plan.instance_completion is None and run.active and _may_only_wait(plan, code.graph):
@@ -287,6 +288,8 @@ def _calls(plan: CompletionPlan, code: FlowCode) -> dict[str, NewCall]:
 
 def _may_only_wait(plan: CompletionPlan, graph: FlowGraph) -> bool:
     """Whether the run may be waiting for times and events alone, after this plan."""
+    if not plan.readiness_increments or plan.readiness_increments[0].category in ("action", "child", "output"):
+        return False  # as nearly always
     reached = {each.category for each in plan.readiness_increments}
     if "timer" in reached:
         return reached <= {"timer", "barrier"}
@@ -335,15 +338,19 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | No
         attempt=1,
         workflow=run.workflow,
         kind=KINDS[each.category],
-        name=run.workflow,
+        name=run.workflow if call is None else call.name,
         required=1 if each.required_count is None else each.required_count,
         completed=each.increment,
-        queue=run.queue,
+        queue=run.queue if call is None else call.queue or run.queue,
         priority=run.priority,
         due=max(due, view.now),
         created=view.now,
+        payload=None if call is None else call.payload,
+        codec="json" if call is None else call.codec,
+        timeout=None if call is None else call.timeout,
+        policy=None if call is None else call.policy,
     )
-    if each.call is None:
+    if each.call is None or call is not None:
         return work
     if each.category == "timer":
         (seconds,) = each.call.args
@@ -352,17 +359,7 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | No
         events, seconds = each.call.args
         until = None if seconds is None else work.due + int(float(seconds) * 1_000_000)
         return replace(work, payload=wait_bytes(FlowWait(events=tuple(events), until=until)))
-    if call is None:
-        return work
-    return replace(
-        work,
-        name=call.name,
-        payload=call.payload,
-        codec=call.codec,
-        queue=call.queue or run.queue,
-        timeout=call.timeout,
-        policy=call.policy,
-    )
+    return work
 
 
 def _end(view: View, run: Run, plan: CompletionPlan, end: InstanceCompletion, code: FlowCode) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
+
+import msgspec
 
 from holdfast.core.codec_failure import ErrorRecord
 from holdfast.core.flow_addresses import FlowAddress
@@ -44,8 +45,7 @@ class InboxReader(Protocol):
         """The values that the elements of a branch wrote to a barrier, in index order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Completion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node has ended: with a value, or with a failure. A barrier ends with neither; its value is its inbox."""
 
     node_id: str
@@ -57,8 +57,7 @@ class Completion:
 # --- what comes out ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FrontierNode:
+class FrontierNode(msgspec.Struct, frozen=True, gc=False):
     """A node where the walk may stop. `required_count` is None for a spread's barrier until the spread is known."""
 
     node_id: str
@@ -66,8 +65,7 @@ class FrontierNode:
     required_count: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class InboxRead:
+class InboxRead(msgspec.Struct, frozen=True, gc=False):
     """A row that the completion may need: fetch them all at once."""
 
     target: str
@@ -75,8 +73,7 @@ class InboxRead:
     is_sequence: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SubgraphAnalysis:
+class SubgraphAnalysis(msgspec.Struct, frozen=True, gc=False):
     """What a completion can reach, whatever the values are."""
 
     inline_nodes: tuple[str, ...]
@@ -85,8 +82,7 @@ class SubgraphAnalysis:
     inbox_reads: tuple[InboxRead, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InboxWrite:
+class InboxWrite(msgspec.Struct, frozen=True, gc=False):
     """A value for the code after `target`. Replaces the row at (target, variable, index)."""
 
     target: str
@@ -96,8 +92,7 @@ class InboxWrite:
     index: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FlowCall:
+class FlowCall(msgspec.Struct, frozen=True, gc=False):
     """What a frontier node is enqueued with: an action's or child's arguments; a timer's only argument is seconds."""
 
     name: str | None
@@ -106,8 +101,7 @@ class FlowCall:
     options: CallOptions | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadinessIncrement:
+class ReadinessIncrement(msgspec.Struct, frozen=True, gc=False):
     """One predecessor more for a node. `required_count` None: the row exists, since its fork made it."""
 
     node_id: str
@@ -117,8 +111,7 @@ class ReadinessIncrement:
     call: FlowCall | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceCompletion:
+class InstanceCompletion(msgspec.Struct, frozen=True, gc=False):
     """How the run ends: completed with a result, or failed with an error at a node."""
 
     status: Literal["completed", "failed"]
@@ -127,8 +120,7 @@ class InstanceCompletion:
     failure: ErrorRecord | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True, gc=False):
     """Rows that nobody will read again: of these nodes, all whose passes begin with `passes`."""
 
     node_ids: tuple[str, ...]
@@ -139,8 +131,7 @@ class Release:
         return address.node in self.node_ids and address.passes[: len(self.passes)] == self.passes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionPlan:
+class CompletionPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything that one completion changes."""
 
     completed_node_id: str

@@ -5,8 +5,9 @@ It is the scope of the expressions on its way. Everything it finds out is in the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from holdfast.core.errors import FlowNotSupported, MissingJob, NoProgress, RunError
 from holdfast.core.flow_addresses import FlowAddress
@@ -39,8 +40,7 @@ class NoInbox:
         raise KeyError(variable)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fresh:
+class _Fresh(msgspec.Struct, frozen=True, gc=False):
     """A value assigned in this walk: by which node, in which pass."""
 
     value: Any
@@ -139,6 +139,9 @@ class Walk:
         """Assign a node's value to its target; a pattern that does not fit raises at that node."""
         if node.target is None:
             return
+        if isinstance(node.target, str):
+            self.assign(node.id, node.target, value)
+            return
         names: dict[str, Any] = {}
         bind_pattern(node.target, value, names)
         for name, item in names.items():
@@ -177,13 +180,14 @@ class Walk:
 
     def _enter(self, target: FlowNode) -> None:
         """Keep the passes of loops that both nodes are in; a loop that is entered begins with pass 0."""
-        shared = 0
-        for one, other in zip(self._at.loops, target.loops, strict=False):
-            if one != other:
-                break
-            shared += 1
-        kept = self._passes[:shared]
-        self._passes = kept + (0,) * (len(target.loops) - len(kept))
+        if self._at.loops != target.loops or len(self._passes) != len(target.loops):
+            shared = 0
+            for one, other in zip(self._at.loops, target.loops, strict=False):
+                if one != other:
+                    break
+                shared += 1
+            kept = self._passes[:shared]
+            self._passes = kept + (0,) * (len(target.loops) - len(kept))
         self._at = target
 
     def _count_pass(self, target: FlowNode) -> None:

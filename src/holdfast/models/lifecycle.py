@@ -291,7 +291,8 @@ class Lifecycle:
             view.put(WORK, work)
             logged = self._give_up(view, run, work)
         else:
-            view.put(WORK, replace(work, status=LOST, losses=losses, finished=view.now))
+            work = replace(work, status=LOST, losses=losses, finished=view.now)
+            view.put(WORK, work)
             # Its old due time: what was cut off goes before what has not begun.
             self._try_again(view, run, work, due=work.due, failures=work.failures, losses=losses)
             logged = ()

@@ -95,11 +95,11 @@ class GraphOperations:
 
     def answer(self, view: View, op: AnswerPerson) -> Changed:
         run = existing_run(view, op.run)
+        if run.model == GRAPH and not _all_asking(view, run) and _was_answered(view, run, op):
+            return Changed(changed=False, status=run.status)  # K8: this very answer was given before
         if run.model != GRAPH or run.ended:
             what = f"is {run.status}" if run.model == GRAPH else "is no state graph"
             raise UsageError(f"run {run.id} of {run.workflow} {what} and asks nobody", hint="see `holdfast explain`")
-        if not _all_asking(view, run) and _was_answered(view, run, op):
-            return Changed(changed=False, status=run.status)  # K8: this very answer was given before
         work = self._asking(view, run, op.node)
         question = _open_question(view, work)
         if question is None:

@@ -48,6 +48,7 @@ from holdfast.core.operations import (
 from holdfast.core.retry import Retry
 from holdfast.core.rows import COMPLETED, EFFECT, SET_IN_PLACE, Run, Work
 from holdfast.core.seams import Clock
+from holdfast.models.flow_code import FLOW
 from holdfast.models.state_code import GRAPH
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.definitions import RegistryDefinitions
@@ -175,7 +176,10 @@ class AttemptRunner:
             if attempt.run.model == GRAPH:
                 invocation = await self._graphs.invocation_of(attempt)
             else:
-                graph = self._definitions.at_hand(attempt.run) or await self._definitions.load(self._store, attempt.run)
+                graph = None
+                if attempt.run.model != FLOW:  # whose calls are whole in their items
+                    graph = self._definitions.at_hand(attempt.run)
+                    graph = graph or await self._definitions.load(self._store, attempt.run)
                 invocation = invocation_of(
                     self._definitions, work, attempt.run, graph, self._payload_limit_bytes, self._codecs
                 )

@@ -22,7 +22,7 @@ from holdfast.core.operations import (
     Handed,
     KillWork,
     LapseWork,
-    Operation,
+    RunOperation,
     Settled,
     Started,
     SteerWork,
@@ -78,8 +78,9 @@ Told = tuple[str, int, str | None, int | None, dict[str, Any]]
 """Kind, step, node, attempt, data."""
 
 _STATUS_KINDS = {COMPLETED: RUN_COMPLETED, FAILED: RUN_FAILED, CANCELLED: RUN_CANCELLED, PAUSED: RUN_PAUSED}
-_MAY_BE_RETRIED = (FailWork, LapseWork)  # which is counted, whether anybody listens or not
+_MAY_BE_RETRIED: tuple[type[RunOperation], ...] = (FailWork, LapseWork)  # counted, whether anybody listens or not
 _ENDS_ATTEMPT = (CompleteWork, FailWork, SteerWork, KillWork, LapseWork)
+_ENDS_OR_ASKS: tuple[type[RunOperation], ...] = (*_ENDS_ATTEMPT, AskPerson, AnswerPerson)
 
 
 class GraphEvents:
@@ -90,6 +91,7 @@ class GraphEvents:
         self._metrics = metrics
         self._for_all = tuple(for_all)
         self._emitters: dict[str, tuple[Emitter, ...]] = {}  # of each graph that is known here
+        self._anybody = bool(self._for_all)  # listens
         self._complained: set[tuple[int, str]] = set()
 
     def know(self, graphs: Mapping[str, StateGraph[Any]]) -> None:
@@ -98,35 +100,45 @@ class GraphEvents:
             name: (*checked_emitters(graph.options.emitter, f"emitter= of graph {name!r}"), *self._for_all)
             for name, graph in graphs.items()
         }
+        self._anybody = bool(self._for_all) or any(self._emitters.values())
 
     def on_commit(self, commit: Commit) -> None:
         changes = commit.changes
-        updated = {after.id: (before, after) for before, after in changes.updates.get(RUNS, ()) if after.model == GRAPH}
-        born = [run for run in changes.inserts.get(RUNS, ()) if run.model == GRAPH]
-        if not updated and not born:
+        runs: dict[str, Run] = {}
+        for run in changes.inserts.get(RUNS, ()):
+            if run.model == GRAPH:
+                runs[run.id] = run
+                started = {"key": run.key, "parent": run.parent}
+                self._tell(run, commit.now, [(RUN_STARTED, run.base, None, None, started)])
+        settled: list[tuple[Run, Run]] = []
+        for before, after in changes.updates.get(RUNS, ()):
+            if after.model == GRAPH:
+                runs[after.id] = after
+                if before.status != after.status:
+                    settled.append((before, after))
+        if not runs:
             return
-        runs = {run.id: run for run in born} | {run: after for run, (_, after) in updated.items()}
-        for run in born:
-            self._tell(run, commit.now, [(RUN_STARTED, run.base, None, None, {"key": run.key, "parent": run.parent})])
         works = _Works(commit)
+        looked_at = _ENDS_OR_ASKS if self._anybody else _MAY_BE_RETRIED
         for operation, result in commit.pairs:
-            about = runs.get(getattr(operation, "run", ""))
-            if about is None or isinstance(result, BaseException):
-                continue
-            if isinstance(operation, _MAY_BE_RETRIED) or self._emitters.get(about.workflow, self._for_all):
-                self._tell(about, commit.now, self._item_events(operation, result, works))
+            if isinstance(operation, looked_at) and not isinstance(result, BaseException):
+                about = runs.get(operation.run)
+                if about is not None:
+                    self._tell(about, commit.now, self._item_events(operation, result, works))
         for checkpoint in changes.inserts.get(CHECKPOINTS, ()):
             if checkpoint.run in runs:
                 self._step(runs[checkpoint.run], checkpoint)
-        for before, after in updated.values():
-            if before.status != after.status:
-                self._tell(after, commit.now, self._run_events(before, after))
-        for _, result in commit.pairs:
-            if isinstance(result, Settled | Started) and result.handed:
-                self.on_claim(result.handed)
+        for before, after in settled:
+            self._tell(after, commit.now, self._run_events(before, after))
+        if self._anybody:
+            for _, result in commit.pairs:
+                if isinstance(result, Settled | Started) and result.handed:
+                    self.on_claim(result.handed)
 
     def on_claim(self, handed: Sequence[Handed]) -> None:
         """These were leased to a worker of this process, which starts them."""
+        if not self._anybody:
+            return
         for item in handed:
             run, work = item.run, item.work
             if run.model == GRAPH and work.kind != CHILD and self._emitters.get(run.workflow, self._for_all):
@@ -135,7 +147,7 @@ class GraphEvents:
 
     # -- what happened
 
-    def _item_events(self, operation: Operation, result: Any, works: _Works) -> Iterator[Told]:
+    def _item_events(self, operation: RunOperation, result: Any, works: _Works) -> Iterator[Told]:
         if isinstance(operation, _ENDS_ATTEMPT):
             if isinstance(result, Settled) and result.verdict == RECORDED:
                 yield from self._ended(operation, works)
@@ -188,9 +200,9 @@ class GraphEvents:
         blocked = 0 if code is None else max(0, waiting - code.queue_depth)
         if blocked:
             self._metrics.count(t.GRAPH_BACKPRESSURE_BLOCKS, blocked)
-        events: list[Told] = []
         if not self._emitters.get(run.workflow, self._for_all):
             return
+        events: list[Told] = []
         if totals.steps:
             labels = [label for label in (checkpoint.label or "").split("\n") if label]
             data = {

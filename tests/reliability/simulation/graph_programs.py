@@ -81,7 +81,8 @@ class Graphs(Basis):
             if await self.world.ask(lambda engine: _is_asked(engine, run)):
                 try:
                     await self.world.ask(lambda engine: engine.get(run).resume_with("yes"))
-                except hf.HoldfastError:
+                except hf.HoldfastError as error:
+                    print(self.world.loop.time(), repr(error))
                     self.world.ledger.met["answered twice"] += 1  # the first answer was given, and its answer lost
                 return
             if await self.world.ask(lambda engine: _has_ended(engine, run)):
