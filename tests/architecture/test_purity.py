@@ -40,7 +40,7 @@ WORLDLY_MODULES = frozenset(
     }
 )
 # The one loop that a durable function runs on is part of its model. `sys.intern` changes no value, only its memory.
-ALLOWED = {("holdfast.models.runloop", "asyncio"), ("holdfast.core.view", "sys")}
+ALLOWED = {("holdfast.models.runloop", "asyncio"), ("holdfast.core.row_cache", "sys")}
 
 WORLDLY_ATTRIBUTES = frozenset(
     {

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PAYLOAD_WIDTH: Final = 500
 APART: Final = 10
 ASKS: Final = "asks a person"
+# A skipped item ends when somebody skips it; what waits has only ended an earlier attempt.
+NO_DURATION: Final = ("skipped", "blocked", "ready", "queued")
 
 
 def print_graph_run(shown: RunShown, graph: GraphShown, every: bool) -> None:
@@ -70,7 +72,7 @@ def _line(item: ItemShown, node: NodeShown | None, asking: set[str], before: str
     detail = f" ({node.detail})" if node is not None and node.detail and item.item not in asking else ""
     last = node.attempts[-1] if node is not None and node.attempts else None
     took = ""
-    if last is not None and last.started_at and last.finished_at and item.state != "skipped":
+    if last is not None and last.started_at and last.finished_at and item.state not in NO_DURATION:
         took = shown_seconds((last.finished_at - last.started_at).total_seconds())
     return [
         Cell(MARKS.get(item.state, WAITING), item.state),

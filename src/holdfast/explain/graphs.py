@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core.codec import decode_error
-from holdfast.core.rows import FAILED, GAVE_UP, LEASED, READY, Work
+from holdfast.core.rows import FAILED, GAVE_UP, LEASED, PAUSED, READY, Work
 from holdfast.explain.graph_standing import Question
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.words import brief, clock, listed, nodes, span
@@ -52,7 +52,7 @@ def waiting(s: Situation) -> list[Reason]:
         text += (
             f"; the frontier holds {here.queue_depth:,} of them (queue_depth), and {spilled:,} are spilled behind it"
         )
-    if not any(item.status in (READY, LEASED) for item in s.work):
+    if s.run.status != PAUSED and not any(item.status in (READY, LEASED) for item in s.work):
         text += ", and nothing is running whose end would let one in"
     return [Reason(text)]
 
