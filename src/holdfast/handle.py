@@ -207,7 +207,10 @@ class Handle(Generic[R]):
         """Stop the run for good; False if it had ended before."""
         if failpoints.armed:
             await failpoints.reach("cancel.requested")
-        return (await self._ask(CancelRun(run=self.id, force=force, by=checked_text(by, "by")))).changed
+        changed = (await self._ask(CancelRun(run=self.id, force=force, by=checked_text(by, "by")))).changed
+        if failpoints.armed:
+            await failpoints.reach("cancel.recorded")
+        return changed
 
     async def pause(self, *, by: str = "an operator", reason: str = "") -> bool:
         """Start nothing more of this run until it is resumed. What is running goes on to its end."""

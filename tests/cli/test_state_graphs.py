@@ -98,6 +98,18 @@ async def leaf(state: Wide, ctx: hf.NodeContext) -> dict:
 
 wide.start_at("fan")
 wide.finish("leaf")
+
+
+outer = hf.StateGraph(State, name="outer")
+outer.subgraph("part", research)
+outer.start_at("part")
+outer.finish("part")
+
+narrow = hf.StateGraph(Wide, name="narrow", max_concurrent=1, queue_depth=1, backpressure_seconds=0)
+narrow.node(goes_to=["leaf"])(fan)
+narrow.node(leaf)
+narrow.start_at("fan")
+narrow.finish("leaf")
 """
 
 
@@ -420,6 +432,38 @@ def work_without_leaves(shell: Shell, run: str) -> None:
             await engine.watch.wait(run, lambda row: row.base >= 1, 30)
 
     asyncio.run(work())
+
+
+def test_i46_explain_tells_a_pause_under_back_pressure_and_its_command_goes_on(desk: Shell) -> None:
+    """I46: the run is paused at its checkpoint, and nothing is lost."""
+    (run,) = work_until_settled(desk, {"title": "x"}, graph="narrow")
+    told = desk.json("explain", run)
+    assert told["status"] == "paused"
+    assert "8 items wait behind a frontier of 1, and none was let in for" in told["summary"]
+    assert told["reasons"] == [
+        "8 items of step 2 wait to be let in: at most 1 run at once (max_concurrent); the frontier holds 1 of them "
+        "(queue_depth), and 7 are spilled behind it"
+    ]
+    (resume,) = told["fixes"]
+    assert resume["command"] == f"holdfast resume {run} --app desk"
+    desk.forget_code()
+    without = desk("resume", run)
+    assert (without.exit_code, "say --app" in without.stderr) == (3, True), (
+        "nothing of it is active: what follows is code"
+    )
+    assert "goes on" in desk.ok(*resume["command"].split()[1:])
+    work_until_settled(desk)
+    assert desk.json("show", run)["graph"]["waiting"] == 7
+
+
+def test_explain_of_a_graph_that_waits_for_a_subgraph_leads_to_its_run(desk: Shell) -> None:
+    (run,) = work_until_settled(desk, {"question": "why"}, graph="outer")
+    (child,) = desk.json("show", run)["children"]
+    told = desk.json("explain", run)
+    assert f"waits for the end of its child run {child['run']} of research (suspended)" in told["summary"]
+    assert [fix["command"] for fix in told["fixes"]] == [f"holdfast explain {child['run']}"]
+    assert "approve@5 asks a person" in desk.ok("explain", child["run"])
+    assert "part (start, graph research, blocked) -> finish" in desk.ok("graph", run, "--app", "desk")
 
 
 def test_explain_of_a_graph_that_nobody_knows_names_the_worker_that_would(desk: Shell) -> None:

@@ -97,6 +97,27 @@ async def test_a_diff_of_other_routes_shows_which_nodes_follow() -> None:
         assert first.document()["frontier"] == {"first": ["doubt", "judge"], "second": ["doubt", "think"]}
 
 
+async def test_equal_states_that_lead_to_other_nodes_are_a_difference() -> None:
+    """Two versions of a graph may agree on every state and part all the same."""
+    registry = hf.Registry()
+    for name, target in (("one", "left"), ("other", "right")):
+        graph = hf.StateGraph(State, name=name, registry=registry)
+        for node in ("begin", target):
+            graph.node(_nothing, name=node)
+        graph.start_at("begin")
+        graph.edge("begin", target)
+        graph.finish(target)
+    async with hf.Engine("memory://", registry=registry, poll_seconds=0.02) as engine, engine.worker():
+        handles = [await engine.start(name, {"topic": "x"}) for name in ("one", "other")]
+        await engine.settle(timeout=SECONDS)
+        found = await engine.diff(*handles)
+    assert (found.compared, found.differing, found.first_step) == (3, 1, 1)
+    assert (found.differences[0].fields, found.differences[0].frontier) == ({}, (("left",), ("right",)))
+
+
+async def _nothing(state: State) -> None: ...
+
+
 async def test_a_fork_is_compared_from_where_it_was_taken() -> None:
     """What it did not inherit is no difference, and what only the longer one has is told as such."""
     async with working() as engine:

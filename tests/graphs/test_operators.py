@@ -39,15 +39,19 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.graph = hf.StateGraph(Log, name="bench", registry=self.registry, default_timeout=None)
+
+        async def work(state: Log, ctx: hf.NodeContext) -> Any:
+            return await self.work(ctx)
+
         for name in ("left", "right", "last"):
             self.gates[name] = asyncio.Event()
-            self.graph.node(name=name)(self.work)
+            self.graph.node(name=name)(work)
         self.graph.start_at("left", "right")
         self.graph.edge("left", "last")
         self.graph.edge("right", "last")
         self.graph.finish("last")
 
-    async def work(self, state: Log, ctx: hf.NodeContext) -> Any:
+    async def work(self, ctx: hf.NodeContext) -> Any:
         self.began[ctx.node] += 1
         self.keys.append((ctx.node, ctx.idempotency_key))
         await self.gates[ctx.node].wait()
@@ -303,7 +307,7 @@ async def test_i11_an_answer_to_a_paused_run_is_kept_for_the_resume(url: str) ->
         await handle.cancel()
         assert await handle.interrupts() == []
         with pytest.raises(hf.UsageError, match="cancelled"):
-            await handle.resume_with("yes")
+            await handle.resume_with("too late")
 
 
 async def _asks(handle: hf.Handle[Any], node: str, payload: Any) -> bool:

@@ -1,7 +1,7 @@
 """Frontier items of a state graph: where each came from, and the order that follows from it alone.
 
 A path hash names the way by which an item was reached, so iterations of a loop differ and two runs of one graph agree
-(I39). The order key is its first 8 bytes, written as 16 hex digits; deltas merge in that order, whatever finished first.
+(I39). The order key is its first 8 bytes, as 16 hex digits; deltas merge in that order, whatever finished first.
 """
 
 from __future__ import annotations

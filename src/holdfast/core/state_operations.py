@@ -1,4 +1,4 @@
-"""Operations of state graphs: what a node recorded or asks, what a person answered, and a run that begins in the middle."""
+"""Operations of state graphs: what a node recorded or asks, what a person answered, a run that begins in the middle."""
 
 from __future__ import annotations
 

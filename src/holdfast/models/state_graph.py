@@ -15,8 +15,6 @@ from msgspec.structs import replace
 
 from holdfast.core.codec import encode_error
 from holdfast.core.errors import (
-    ConflictingWrites,
-    GraphError,
     NoProgress,
     RunError,
     UnknownNode,
@@ -132,7 +130,7 @@ class GraphMachine:
                     f"run {run.id} of graph {run.workflow} has taken {step} steps, and would go on with {nodes}",
                     hint="a cycle without an end? else give the graph a higher max_steps",
                 )
-        except (ConflictingWrites, GraphError, NoProgress, RunError) as error:
+        except (RunError, UsageError) as error:
             # The author's mistake: what the nodes returned is kept, and `retry` merges again with better code (I42).
             end_run(view, replace(run, error=encode_error(error)), FAILED, reason=_shown(error))
             return
@@ -195,7 +193,9 @@ class GraphMachine:
         view.insert(CHECKPOINTS, checkpoint)
         if pruned:
             _prune(view, run.id, step, code)
-        after = Known(step, fields, digest, frontier, view.now, totals, *sizes)
+        after = Known(step, fields, digest, frontier, view.now, totals, *sizes, 0 if known is None else run.token)
+        if known is not None:  # one step back is enough, should this one come to nothing (I47)
+            self.memory.forget(run.id, known.before)
         mark = mark_of(key, view.now)
         self.memory.learn(run.id, mark, after)
         return replace(run, base=step, token=mark, due=0, remaining=len(frontier)), after

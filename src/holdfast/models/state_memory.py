@@ -54,6 +54,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     whole_bytes: int = 0  # of the last checkpoint that was stored whole,
     patches: int = 0  # and how many patches of how many bytes followed
     patch_bytes: int = 0
+    before: int = 0  # the mark of the step before, if that was remembered too
 
     @property
     def size(self) -> int:

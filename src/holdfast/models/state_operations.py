@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core.errors import KeyConflict, UsageError
+from holdfast.core.errors import KeyConflict, UnknownNode, UsageError
 from holdfast.core.operations import RECORDED as WAS_RECORDED
 from holdfast.core.operations import REPEATED, Changed, Operation, Settled, Started
 from holdfast.core.queries import OpenWork, RecordedBy, RecordedOf, RunByKey, StateChain
@@ -95,12 +95,13 @@ class GraphOperations:
 
     def answer(self, view: View, op: AnswerPerson) -> Changed:
         run = existing_run(view, op.run)
-        if run.model == GRAPH and not _all_asking(view, run) and _was_answered(view, run, op):
+        asking = [] if run.model != GRAPH or run.ended else self._asking(view, run, op)
+        if run.model == GRAPH and not asking and _was_answered(view, run, op):
             return Changed(changed=False, status=run.status)  # K8: this very answer was given before
         if run.model != GRAPH or run.ended:
             what = f"is {run.status}" if run.model == GRAPH else "is no state graph"
             raise UsageError(f"run {run.id} of {run.workflow} {what} and asks nobody", hint="see `holdfast explain`")
-        work = self._asking(view, run, op.node)
+        work = _the_one(run, asking, op.node)
         question = _open_question(view, work)
         if question is None:
             return Changed(changed=False, status=run.status)
@@ -117,22 +118,18 @@ class GraphOperations:
         view.put(RUNS, run)
         return Changed(changed=True, status=status, nodes=(work.node,))
 
-    def _asking(self, view: View, run: Run, node: str | None) -> Work:
-        asking = _all_asking(view, run)
-        if node is not None:
-            address = self.machine.find(view, run, node, self.definitions)
-            asking = [work for work in asking if work.node == address]
-        if not asking:
-            raise UsageError(
-                f"run {run.id} of {run.workflow} asks nobody anything" + (f" in {node}" if node else ""),
-                hint=f"`holdfast explain {run.id}` says what it does",
-            )
-        if len(asking) > 1:
-            names = ", ".join(work.node for work in asking)
-            raise UsageError(
-                f"{len(asking)} nodes of run {run.id} wait for an answer: {names}", hint="say which one: node=…"
-            )
-        return asking[0]
+    def _asking(self, view: View, run: Run, op: AnswerPerson) -> list[Work]:
+        """The items that wait for an answer, or the one of them that is meant."""
+        asking = [work for work in view.find(OpenWork(run.id)) if asks_person(work)]
+        if op.node is None:
+            return asking
+        try:
+            address = self.machine.find(view, run, op.node, self.definitions)
+        except UnknownNode:
+            if _was_answered(view, run, op):  # and its step is over
+                return []
+            raise
+        return [work for work in asking if work.node == address]
 
     def fork(self, view: View, op: ForkGraph) -> Started:
         """Time travel: the same frontier, new randomness and idempotency keys, whatever the source became later."""
@@ -184,8 +181,18 @@ class GraphOperations:
         return Started(run=run.id)
 
 
-def _all_asking(view: View, run: Run) -> list[Work]:
-    return [work for work in view.find(OpenWork(run.id)) if asks_person(work)]
+def _the_one(run: Run, asking: list[Work], node: str | None) -> Work:
+    if not asking:
+        raise UsageError(
+            f"run {run.id} of {run.workflow} asks nobody anything" + (f" in {node}" if node else ""),
+            hint=f"`holdfast explain {run.id}` says what it does",
+        )
+    if len(asking) > 1:
+        names = ", ".join(work.node for work in asking)
+        raise UsageError(
+            f"{len(asking)} nodes of run {run.id} wait for an answer: {names}", hint="say which one: node=…"
+        )
+    return asking[0]
 
 
 def _was_answered(view: View, run: Run, op: AnswerPerson) -> bool:

@@ -92,6 +92,8 @@ class Caretaker:
                 await failpoints.reach("takeover.before")
             # First its row: should it be alive after all, it learns that from its next look and takes a new id.
             await self._store.retire(worker)
+            if failpoints.armed:
+                await failpoints.reach("takeover.retired")
             items = await self._store.leased_to(worker)
             if items:
                 log.warning(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.core import failpoints
 from holdfast.core.rows import GATE_DUE, Work
 from holdfast.core.seams import Clock
 from holdfast.store.contract import Store
@@ -27,6 +28,8 @@ class Delayed:
         self._ask_again_at = now + self._poll_seconds
         self._next_due = None  # what is committed here while the store is asked is noted meanwhile
         due = await self._store.promote(queues)
+        if failpoints.armed:
+            await failpoints.reach("due.let_in")
         if due is not None:
             self._expect(due)
 

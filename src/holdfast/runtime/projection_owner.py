@@ -239,6 +239,8 @@ class ProjectionOwner:
                         raise _RollBack
                     if failpoints.armed:
                         await failpoints.reach("projection.before_commit")
+                if failpoints.armed:
+                    await failpoints.reach("projection.after_commit")
                 committed()
                 return settled
             except _RollBack:

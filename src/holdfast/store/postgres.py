@@ -300,6 +300,8 @@ class PostgresStore:
             names = [msgspec.json.encode(names).decode() for names in (worker.queues, worker.workflows, worker.actions)]
             identity = (worker.id, worker.host, worker.pid, *names, worker.concurrency, provable)
             await self._run(session, "execute", self._sql["enroll"], *identity, now, int(lease_seconds * 1e6))
+        if failpoints.armed:
+            await failpoints.reach("enroll.after")
         return replace(worker, provable=provable, started=now, seen=now, lease_until=now + int(lease_seconds * 1e6))
 
     async def learn_names(self, worker: WorkerRow) -> None:

@@ -455,6 +455,8 @@ class SqliteStore:
         row = replace(worker, provable=provable, started=now, seen=now, lease_until=now + int(lease_seconds * 1e6))
         values = (*astuple(row)[:3], *(_json(names).decode() for names in astuple(row)[3:6]), *astuple(row)[6:])
         await self._write(lambda db: db.execute(self._sql["enroll"], values))
+        if failpoints.armed:
+            await failpoints.reach("enroll.after")
         return row
 
     async def learn_names(self, worker: WorkerRow) -> None:
