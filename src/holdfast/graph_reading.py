@@ -16,7 +16,7 @@ from holdfast.core.queries import (
     StateChain,
 )
 from holdfast.core.rows import BLOCKED, LEASED, NODE, Checkpoint, Recorded, Run, Work
-from holdfast.core.state_items import run_seed, step_of
+from holdfast.core.state_items import node_of, run_seed, step_of
 from holdfast.graph_documents import Checkpoint as CheckpointDocument
 from holdfast.graph_documents import (
     Interrupt,
@@ -145,6 +145,17 @@ async def interrupts(engine: Engine, run: Run) -> list[Interrupt]:
             if row.kind == "interrupt" and row.response is None:
                 found.append(Interrupt(node=work.node, payload=calls.unseal(row.request), since=moment(row.at)))
     return found
+
+
+async def question_meant(engine: Engine, run: str, node: str | None) -> tuple[str | None, tuple[int, int] | None]:
+    """The item that an answer is for, and the attempt and call that asked; as given, if that cannot be told."""
+    asking = [work for work in await engine.store.rows(OpenWork(run)) if asks_person(work)]
+    meant = [work for work in asking if node is None or node in (work.node, node_of(work.node))]
+    if len(meant) == 1:
+        for row in await engine.store.rows(RecordedBy(run, meant[0].node)):
+            if row.kind == "interrupt" and row.response is None:
+                return row.node, (row.attempt, row.call)
+    return node, None
 
 
 async def recorded_ios(engine: Engine, run: Run) -> list[RecordedIO]:

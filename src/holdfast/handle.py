@@ -247,11 +247,15 @@ class Handle(Generic[R]):
 
         False if it was given this very answer before.
         """
+        from holdfast.graph_reading import question_meant
         from holdfast.runtime.recorded_calls import answer_of
 
         stored, digest = answer_of(answer, self._engine.codecs, self._engine.settings.payload_limit_bytes)
         asked = None if node is None else checked_text(node, "node")
-        operation = AnswerPerson(run=self.id, answer=stored, answer_hash=digest, node=asked, by=checked_text(by, "by"))
+        meant, question = await question_meant(self._engine, self.id, asked)
+        operation = AnswerPerson(
+            run=self.id, answer=stored, answer_hash=digest, node=meant, question=question, by=checked_text(by, "by")
+        )
         return (await self._ask(operation)).changed
 
     # -- what can be known about it

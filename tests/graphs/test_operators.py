@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 
+import msgspec
 import pytest
 
 import holdfast as hf
 from holdfast.core import failpoints
 from holdfast.core.queries import CheckpointsOf, OpenWork, RecordedOf
 from holdfast.core.rows import COMPLETED
+from holdfast.core.state_operations import AnswerPerson
 from holdfast.testing import engine_in_memory
 from tests.graphs.worlds import LATEST
 from tests.worker.support import assert_sound, engine_on, until, work_of
@@ -452,3 +454,32 @@ async def test_i3_i5_a_node_has_thirty_seconds_and_retries_hold_no_slot() -> Non
         await handle.result(timeout=SECONDS)
         assert attempts == [1, 2]
         assert (await handle.scheduler()).metrics.total_retries == 1
+
+
+async def test_k8_an_answer_that_is_repeated_never_answers_the_next_question(url: str) -> None:
+    """K8: the acknowledgement was lost, the node went on and asks something else meanwhile; a person has to answer."""
+    registry, calls = hf.Registry(), Counter[str]()
+    graph = asking(registry, calls)
+    async with engine_on(url, registry) as engine:
+        given: list[AnswerPerson] = []
+        engine.coordinator.observers.append(
+            lambda commit: given.extend(op for op, _ in commit.pairs if isinstance(op, AnswerPerson))
+        )
+        async with engine.worker():
+            handle = await engine.start(graph, {"n": 0, "log": []})
+            await engine.watch.wait(handle.id, lambda row: row.status == "suspended", SECONDS)
+            assert await handle.resume_with("yes", node="one")
+            await until(lambda: _asks(handle, "one@1", "sure?"), "one asks the next question")
+            (operation,) = given
+            assert not (await engine.coordinator.submit(operation)).changed
+            assert await _asks(handle, "one@1", "sure?")
+            other = msgspec.structs.replace(operation, answer=b'"no"', answer_hash="another")
+            with pytest.raises(hf.UsageError, match="answered already"):
+                await engine.coordinator.submit(other)
+            assert await handle.resume_with("yes", node="one"), "the same words are an answer to the new question"
+            await until(lambda: _payloads_of(handle, {"two@1"}), "one has ended")
+        await assert_sound(engine)
+
+
+async def _payloads_of(handle: hf.Handle[Any], nodes: set[str]) -> bool:
+    return {each.node for each in await handle.interrupts()} == nodes

@@ -16,12 +16,10 @@ import msgspec
 import pytest
 
 import holdfast as hf
-from holdfast.authoring.state_nodes import NodePolicy, SideEffectPolicy
 from holdfast.core.operations import CompleteWork
 from holdfast.core.queries import AllWork, CheckpointsOf, OpenWork
 from holdfast.core.rows import Work
 from holdfast.core.state_items import Item, checkpoint_key, edge_path, in_merge_order, item_seed, run_seed, state_digest
-from holdfast.emitters import BufferedEmitter
 from holdfast.graph_documents import RecordedIO, SchedulerMetrics, SchedulerState, WorkItem
 from holdfast.testing import engine_in_memory
 
@@ -181,134 +179,6 @@ async def test_a_recorded_call_keeps_its_time_and_its_length_and_can_be_listed()
     assert (call.step_id, call.kind, call.error) == (1, "call", None)
     assert call.timestamp.tzinfo is UTC
     assert call.duration_ms >= 0.0
-
-
-# -- policies
-
-
-def test_policies_have_the_defaults_of_the_seed() -> None:
-    """30 s for a node, no retries, the engine's own key; declared per node, or for all of a graph's."""
-    graph = hf.StateGraph(Notes, name="policies", registry=hf.Registry())
-
-    @graph.node
-    async def plain(state: Notes) -> None:
-        return None
-
-    @graph.node(timeout=None)
-    async def patient(state: Notes) -> None:
-        return None
-
-    assert graph.nodes["plain"].policy == NodePolicy(timeout=30.0, retry=hf.Retry(attempts=1), idempotency_key=None)
-    assert graph.nodes["plain"].effects == SideEffectPolicy(recordable=False, requires_idempotency=False)
-    assert graph.nodes["patient"].policy.timeout is None
-    assert (graph.options.max_concurrent, graph.options.queue_depth, graph.options.default_timeout) == (8, 1024, 30.0)
-    quick = hf.StateGraph(Notes, name="quick", registry=hf.Registry(), default_timeout=2.0)
-
-    @quick.node
-    async def swift(state: Notes) -> None:
-        return None
-
-    assert quick.nodes["swift"].policy.timeout == 2.0
-
-
-async def test_i45_the_three_examples_of_side_effect_policies_are_replayed_each_in_its_way() -> None:
-    """A model's call is answered from the record, a pure function runs again, a database write does not."""
-    registry, world = hf.Registry(), []
-    graph = hf.StateGraph(Notes, name="effects", registry=registry)
-
-    @graph.node(recordable=True, requires_idempotency=True, idempotency_key=lambda state: f"ask-{state['n']}")
-    async def model_call(state: Notes, ctx: hf.NodeContext) -> dict[str, Any]:
-        said = await ctx.record("llm", {"key": ctx.idempotency_key}, lambda: world.append("model") or "said")
-        return {"log": [said, ctx.idempotency_key]}
-
-    @graph.node
-    async def pure_function(state: Notes) -> dict[str, Any]:
-        world.append("pure")
-        return {"log": [f"{len(state['log'])} so far"]}
-
-    @graph.node(requires_idempotency=True, idempotency_key=lambda state: f"row-{state['n']}")
-    async def database_write(state: Notes, ctx: hf.NodeContext) -> dict[str, Any]:
-        world.append(f"write {ctx.idempotency_key}")
-        return {"log": ["written"]}
-
-    graph.start_at("model_call")
-    graph.edge("model_call", "pure_function")
-    graph.edge("pure_function", "database_write")
-    graph.finish("database_write")
-    async with engine_in_memory(registry=registry) as (engine, _clock):
-        handle = await engine.start(graph, {"n": 7, "log": []})
-        final = await handle.result()
-        assert world == ["model", "pure", "write row-7"]
-        world.clear()
-        report = await engine.replay(handle.id)
-    assert world == ["pure"]
-    assert report.ok
-    assert report.state == final == {"n": 7, "log": ["said", "ask-7", "2 so far", "written"]}
-    assert report.reused == ("database_write@3",)
-
-
-async def test_i3_the_delay_before_a_retry_follows_the_seeds_formula() -> None:
-    """I3: base times two to the number of failures before, plus less than one base, and never more than the cap."""
-    registry, kept = hf.Registry(), BufferedEmitter()
-    graph = hf.StateGraph(Notes, name="retries", registry=registry, emitter=kept)
-
-    @graph.node(retry=hf.Retry(attempts=6, base=2.0, cap=20.0), timeout=None)
-    async def flaky(state: Notes, ctx: hf.NodeContext) -> dict[str, Any]:
-        if ctx.attempt < 6:
-            raise ConnectionError("not yet")
-        return {"n": ctx.attempt}
-
-    graph.start_at("flaky")
-    graph.finish("flaky")
-    async with engine_in_memory(registry=registry) as (engine, clock):
-        handle = await engine.start(graph, {"n": 0, "log": []})
-        await clock.advance(seconds=100)
-        assert (await handle.result())["n"] == 6
-    delays = [event.data["delay_ms"] / 1000 for event in kept.history(kind="node_retried")]
-    for failures, delay in enumerate(delays):
-        assert min(2.0 * 2**failures, 20.0) <= delay <= min(2.0 * 2**failures + 2.0, 20.0)
-    assert len(delays) == 5
-    assert delays[-1] == 20.0
-
-
-async def test_i3_an_error_that_is_not_retryable_is_not_retried() -> None:
-    """`retry_on` is the seed's Retryable: a predicate, or types of errors."""
-    registry, attempts = hf.Registry(), []
-    graph = hf.StateGraph(Notes, name="picky", registry=registry)
-
-    @graph.node(retry=hf.Retry(attempts=5, base=0.0, retry_on=lambda error: "again" in str(error)))
-    async def picky(state: Notes, ctx: hf.NodeContext) -> None:
-        attempts.append(ctx.attempt)
-        raise ValueError("again" if ctx.attempt < 3 else "enough")
-
-    graph.start_at("picky")
-    graph.finish("picky")
-    async with engine_in_memory(registry=registry) as (engine, _clock):
-        with pytest.raises(hf.RunFailed, match="enough"):
-            await engine.run(graph, {"n": 0, "log": []})
-    assert attempts == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (lambda graph: graph.node(retry=hf.Retry(attempts=0))(_nothing), "attempts must be a whole number"),
-        (lambda graph: graph.node(retry=hf.Retry(base=-1.0))(_nothing), "base must be a finite number"),
-        (lambda graph: graph.node(retry=hf.Retry(base=5.0, cap=1.0))(_nothing), "cap is less than base"),
-        (lambda graph: graph.node(retry=hf.Retry(retry_on=None))(_nothing), "retry_on=None"),
-        (lambda graph: graph.node(timeout=0)(_nothing), "timeout"),
-        (lambda graph: graph.node(requires_idempotency=True)(_nothing), "no idempotency_key"),
-    ],
-    ids=["MaxAttempts", "BaseDelay", "MaxDelay", "Retryable", "Timeout", "RequiresIdempotency"],
-)
-def test_a_policy_that_breaks_a_rule_of_the_seed_is_refused_where_it_is_written(make: Any, told: str) -> None:
-    """The summary of the validation rules of policies."""
-    with pytest.raises(hf.UsageError, match=told):
-        make(hf.StateGraph(Notes, name="rules", registry=hf.Registry()))
-
-
-async def _nothing(state: Notes) -> None:
-    return None
 
 
 # -- rules of items and checkpoints
@@ -569,3 +439,32 @@ async def test_the_tables_can_be_read_under_the_names_of_the_seed(sqlite_url: st
     assert (run, node, attempt) == (handle.id, "call_llm@1", 1)
     assert (json.loads(request), json.loads(response)) == ({"prompt": "hello"}, {"text": "Hi there!"})
     assert digest.startswith("sha256:")
+
+
+async def test_i47_totals_go_on_in_the_process_that_goes_on(sqlite_url: str) -> None:
+    """SchedulerMetrics are those of the run's whole life: they are in the checkpoint, not in a process."""
+    registry = hf.Registry()
+    graph = hf.StateGraph(Notes, name="totals", registry=registry)
+
+    @graph.node(retry=hf.Retry(attempts=2, base=0.0))
+    async def flaky(state: Notes, ctx: hf.NodeContext) -> None:
+        if ctx.attempt == 1:
+            raise ConnectionError("again")
+
+    @graph.node
+    async def ask(state: Notes, ctx: hf.NodeContext) -> dict[str, Any]:
+        return {"log": [await ctx.interrupt("go on?")]}
+
+    graph.start_at("flaky")
+    graph.edge("flaky", "ask")
+    graph.finish("ask")
+    async with hf.Engine(sqlite_url, registry=registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"n": 0, "log": []})
+        await engine.settle()
+        assert (await handle.scheduler()).metrics.total_steps == 1
+    async with hf.Engine(sqlite_url, registry=registry) as engine, engine.worker():
+        again = engine.get(handle.id)
+        await again.resume_with("yes")
+        await again.result()
+        metrics = (await again.scheduler()).metrics
+    assert (metrics.total_steps, metrics.total_nodes_executed, metrics.total_retries) == (2, 2, 1)

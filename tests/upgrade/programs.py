@@ -18,7 +18,7 @@ import msgspec
 
 import holdfast as hf
 
-WRITING = os.environ.get("HOLDFAST_UPGRADE_WRITES") == "1"
+WRITING = os.environ.get("UPGRADE_WRITES") == "1"
 calls: list[str] = []
 """What was called since this process began."""
 
@@ -47,7 +47,7 @@ async def linger(name: str) -> str:
     return f"{name} at last"
 
 
-@hf.action(registry=registry, retry=hf.Retry(attempts=2, base=1.0, cap=1.0))
+@hf.action(registry=registry, retry=hf.Retry(attempts=2, base=60.0, cap=60.0))
 async def stumble(name: str) -> str:
     calls.append(f"stumble {name}")
     if WRITING:
@@ -99,7 +99,7 @@ if hasattr(hf, "workflow"):
     @hf.workflow(registry=registry)
     async def work_and_sleep(name: str) -> str:
         first = await greet(name)
-        await hf.sleep(1.0)
+        await hf.sleep(60.0)
         second = await linger(name)
         return f"{first}; {second}; {hf.rng().randint(1, 1000)}"
 
@@ -190,7 +190,7 @@ if hasattr(hf, "Decider"):
             match input:
                 case Open(till=till):
                     opened = hf.Decision.event(Opened())
-                    return opened.with_timer_after(timedelta(seconds=2), TimeUp(till), key="closing")
+                    return opened.with_timer_after(timedelta(seconds=60), TimeUp(till), key="closing")
                 case Take(cents=cents):
                     return hf.Decision.event(Took(cents)).with_effect(Print(cents)).with_effect(Count())
                 case Counted():
@@ -211,14 +211,24 @@ if hasattr(hf, "Decider"):
                     return Counted(ctx.workflow_id)
 
     @hf.projection(Tills, name="takings", registry=registry)
-    async def takings(event: Any, tx: Any) -> None:
-        if isinstance(event.event, Took):
-            await tx.execute("INSERT INTO takings VALUES (" + ", ".join(PLACES[tx_kind(tx)]) + ")", event.key, event.event.cents)
+    async def takings(recorded: Any, tx: Any) -> None:
+        if isinstance(recorded.event, Took):
+            # In words that both databases take; the values are this module's own.
+            row = f"('{recorded.workflow_id}', {recorded.event.cents:d})"
+            await tx.execute(f"INSERT INTO takings (till, cents) VALUES {row}")
 
 
 # --- 0005: flows ---------------------------------------------------------------------------------------------------
 
 if hasattr(hf, "flow"):
+
+    @hf.action(registry=registry)
+    async def add_up(item: int, more: int) -> int:
+        if (item, more) == (2, 10):
+            await held(f"add_up {item} {more}")
+        else:
+            calls.append(f"add_up {item} {more}")
+        return item + more
 
     @hf.flow(registry=registry)
     async def rounds(name: str, items: list[int]) -> str:
@@ -235,18 +245,10 @@ if hasattr(hf, "flow"):
             log = str(error)
         return f"{log}: {total}"
 
-    @hf.action(registry=registry)
-    async def add_up(item: int, more: int) -> int:
-        if (item, more) == (2, 10):
-            await held(f"add_up {item} {more}")
-        else:
-            calls.append(f"add_up {item} {more}")
-        return item + more
-
     @hf.flow(registry=registry)
     async def nap(name: str) -> str:
         first = await greet(name)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(60.0)
         return await linger(first)
 
 

@@ -105,7 +105,9 @@ class Attempts(Query, frozen=True, gc=False):
     def pick(self, look_up: Callable[[Key], Any]) -> list[Any]:
         found = []
         for node in self.nodes:
-            attempt = 1  # attempts are numbered from 1 without a gap, and never deleted alone
+            # Attempts have no gap and are never deleted alone. The first of a function's call may have been made by the
+            # driver itself: then they begin with the second.
+            attempt = 1 if look_up((self.run, node, 1)) is not None else 2
             while (row := look_up((self.run, node, attempt))) is not None:
                 found.append(row)
                 attempt += 1

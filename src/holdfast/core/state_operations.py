@@ -34,12 +34,16 @@ class AskPerson(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 
 
 class AnswerPerson(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
-    """What a person says to a node that waits for it; `node` may be left out while only one does."""
+    """What a person says to a node that waits for it; `node` may be left out while only one does.
+
+    With `question`, the attempt and the call that asked, `node` is the item's address, and no later question is meant.
+    """
 
     locked: ClassVar[bool] = True
     answer: bytes
     answer_hash: str
     node: str | None = None
+    question: tuple[int, int] | None = None
     by: str = "a person"
 
 

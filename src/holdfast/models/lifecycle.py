@@ -82,6 +82,7 @@ from holdfast.models.machine import (
     waits_anew,
     why,
 )
+from holdfast.models.state_code import GRAPH
 
 # What gives up is answered by somebody else: the function that made the call, the author of the decider.
 NOT_TO_BLAME = frozenset({CALL, EFFECT, TIMER, INBOX, PROJECTION, BARRIER, SLEEP, CHILD, WAIT, SETTLE})
@@ -319,7 +320,9 @@ class Lifecycle:
         if after_runs:
             run = hold_for_runs(view, run, (work.run, work.node, work.attempt + 1), after_runs)
         machine.tried_again(view, run, work)
-        if run.active == 0:
+        if after_runs and run.model == GRAPH:  # a subgraph holds no place while its run goes on
+            machine.refresh(view, run, self.definitions)
+        elif run.active == 0:
             machine.idle(view, run)
 
     def _drop(self, view: View, run: Run, work: Work) -> None:

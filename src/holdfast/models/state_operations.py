@@ -95,6 +95,14 @@ class GraphOperations:
 
     def answer(self, view: View, op: AnswerPerson) -> Changed:
         run = existing_run(view, op.run)
+        if op.question is not None and op.node is not None:
+            asked = view.get(RECORDED, (op.run, op.node, *op.question))
+            if asked is not None and asked.response_hash == op.answer_hash:
+                return Changed(changed=False, status=run.status)  # K8, whatever the node asks by now
+            if asked is not None and asked.response is not None:
+                raise UsageError(
+                    f"what {op.node} of run {run.id} asked was answered already", hint="see handle.recorded()"
+                )
         asking = [] if run.model != GRAPH or run.ended else self._asking(view, run, op)
         if run.model == GRAPH and not asking and _was_answered(view, run, op):
             return Changed(changed=False, status=run.status)  # K8: this very answer was given before

@@ -142,7 +142,8 @@ class CallRunner:
             if given_up.address in function.opened:
                 function.opened.discard(given_up.address)
                 step.closes = extended(step.closes, given_up.address)
-        new = function.loop.new_requests()
+        # G3: what another driver has left to the work table, for its second attempt, is not made here once more.
+        new = [pending for pending in function.loop.new_requests() if pending.address not in function.in_table]
         for pending in new:
             self._take(function, run, pending, step, alone=len(new) == 1)
         return step

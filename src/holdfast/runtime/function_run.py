@@ -160,8 +160,8 @@ class LiveFunction:
 
     __slots__ = (
         "_asked_unpatched", "_behind", "_codecs", "_failed_at", "_new_patches", "_outer", "_patches", "_rollbacks",
-        "_stored", "_workflow", "base", "deadlines", "exposed", "given_up", "known", "long_from", "loop", "news",
-        "opened", "outcomes", "refused", "registry", "run_id", "running", "unread", "workflow_name",
+        "_stored", "_workflow", "base", "deadlines", "exposed", "given_up", "in_table", "known", "long_from", "loop",
+        "news", "opened", "outcomes", "refused", "registry", "run_id", "running", "unread", "workflow_name",
     )  # fmt: skip
 
     def __init__(
@@ -192,6 +192,7 @@ class LiveFunction:
         self._behind = True  # what the code does has been done before: entries are left to deliver
         self._stored = _NOTHING_STORED
         self.given_up: Sequence[str] = ()  # waits of the store that the code does not wait for any more
+        self.in_table = _NO_NAMES  # calls that are waited for and that somebody carries out from the work table
         self.unread: Sequence[int] = ()  # events that came for such a wait, by sequence: they are for the next one
         self._workflow = workflow
         self._codecs = codecs
@@ -222,6 +223,9 @@ class LiveFunction:
                 continue
             if asked is None or (self._present_name(name, asked), digest) != (asked.name, asked.digest):
                 raise self._told(waits_for_something_else(self.run_id, address, name, asked, self.loop.done))
+        asked_now = self.loop.pending
+        calls = [each for each in stored if each in asked_now and isinstance(asked_now[each].payload, ActionCall)]
+        self.in_table = frozenset(calls) if calls else _NO_NAMES
         # Given up by the code, and then the process died: no event must be taken for such a wait any more.
         self.given_up = tuple(address for address in stored if address not in self.loop.pending)
 
