@@ -177,11 +177,16 @@ class Engine(Deciding, Projecting, Operating):
             tracer = Tracer(sys.stderr.write)
             coordinator.observers.append(tracer.on_commit)
             coordinator.claim_observers.append(tracer.on_claim)
-        await self.definitions.see_code(store)
-        if store.shared and self.settings.notify:
-            self._announcer = Announcer(store, lambda: bool(self.definitions.projections()))
-            coordinator.observers.append(self._announcer.on_commit)
-            await store.listen(self._heard)
+        try:
+            await self.definitions.see_code(store)
+            if store.shared and self.settings.notify:
+                self._announcer = Announcer(store, lambda: bool(self.definitions.projections()))
+                coordinator.observers.append(self._announcer.on_commit)
+                await store.listen(self._heard)
+        except BaseException:  # half open it would keep its connections, and could not be opened again
+            with contextlib.suppress(Exception):
+                await self.close()
+            raise
 
     async def close(self) -> None:
         """Stop local workers, finish what was submitted, and disconnect."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import sys
-from itertools import count
+from collections.abc import Callable
 from typing import Any
 
 import holdfast as hf
+from holdfast.coordinator import Commit
 from holdfast.runtime.killswitch import VARIABLE, install_from_environment
 from holdfast.store.contract import FindRuns
 from tests.flows import ten_flows
@@ -27,6 +29,7 @@ PROGRAMS = 12
 # A life ends at its first commits: what it had claimed besides is lost without any fault of its own.
 SETTINGS: dict[str, Any] = {**PATIENT, "lost_limit": 10_000}
 WAITS_SECONDS = 30.0
+BEFORE = 0.3
 
 
 def registry_of(what: str) -> hf.Registry:
@@ -34,27 +37,45 @@ def registry_of(what: str) -> hf.Registry:
     return ten_flows.registered()[0] if what == "ten" else compiled(int(what), PROGRAMS)[0]
 
 
-async def _live(url: str, registry: hf.Registry) -> None:
-    """Work until every run has ended."""
-    async with hf.Engine(url, registry=registry, **SETTINGS) as engine, engine.worker(concurrency=20):
-        for run in await engine.store.find(FindRuns(limit=1000)):
-            await engine.watch.wait(run.id, lambda row: row.ended, WAITS_SECONDS)
+async def _live(url: str, registry: hf.Registry, order: str) -> None:
+    """Work until every run has ended, or until it is time to die."""
+    place, _, hit = order.partition(":")
+    async with hf.Engine(url, registry=registry, **SETTINGS) as engine:
+        if place == "before":
+            install_from_environment({VARIABLE: f"flush.before:{hit}"})
+        else:
+            engine.coordinator.observers.insert(0, _killed_after(int(hit)))
+        async with engine.worker(concurrency=20):
+            for run in await engine.store.find(FindRuns(limit=1000)):
+                await engine.watch.wait(run.id, lambda row: row.ended, WAITS_SECONDS)
+
+
+def _killed_after(hit: int) -> Callable[[Commit], None]:
+    """Dies with a commit of the coordinator: those of enrolling and claiming are other people's."""
+    commits = 0
+
+    def on_commit(commit: Commit) -> None:
+        nonlocal commits
+        commits += bool(commit.changes)
+        if commits == hit:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return on_commit
 
 
 def main(url: str, seed: str, share: str, what: str) -> None:
     registry, chance = registry_of(what), random.Random(seed)
-    for number in count():
+    while True:
         hit = 1
         while chance.random() > float(share):
             hit += 1
-        # Before a commit nothing is gained, after it something is: in turns, so that there is an end.
-        order = f"{'flush.after_commit' if number % 2 else 'flush.before'}:{hit}"
+        # Before a commit nothing is gained, and the next life begins with a commit that only takes over.
+        order = f"{'before' if chance.random() < BEFORE else 'after'}:{hit}"
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                install_from_environment({VARIABLE: order})
-                asyncio.run(_live(url, registry))
+                asyncio.run(_live(url, registry, order))
                 code = 0
             finally:
                 os._exit(code)

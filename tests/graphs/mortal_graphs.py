@@ -1,8 +1,8 @@
 """A graph that leaves traces outside, and workers for it that die on order.
 
-`python -m tests.graphs.mortal_graphs URL TRACES ORDER...`: one life after another, each a forked process, so that Python
-starts once. A life dies where its order says, such as `record.after:2`, and the program prints how each has ended. The
-last one has no order, and finishes what is left. What a person is asked is answered by whoever is alive.
+`python -m tests.graphs.mortal_graphs URL TRACES ORDER...`: one life after another, each a forked process, so that
+Python starts once. A life dies where its order says, such as `record.after:2`, and the program prints how each has
+ended. The last one has no order, and finishes what is left. What a person is asked is answered by whoever is alive.
 """
 
 from __future__ import annotations

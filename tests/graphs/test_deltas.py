@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,11 +69,21 @@ def test_i44_a_chain_of_patches_makes_every_state_again_to_the_byte(history: lis
     """I44: whatever changed, and however often it was patched; the digest is that of the state itself."""
     states = [encoded(state) for state in history]
     made: Mapping[str, bytes] = states[0]
-    for old, new in zip(states, states[1:], strict=False):
+    for old, new in itertools.pairwise(states):
         made = patched(made, difference(old, new))
         assert made == new
         assert state_digest(made) == state_digest(new)
         assert split(joined(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [([1], [12]), ([1], [1.5]), ([-1], [-10, 2]), ([[1]], [[1], 2]), ([[1]], [[1, 2]]), ([], [[]]), ([""], ["", ""])],
+)
+def test_i44_a_list_that_only_looks_as_if_it_grew_is_made_again_too(old: list[Any], new: list[Any]) -> None:
+    """I44: the bytes of one list begin those of the other, and it is another list."""
+    before, after = encoded({"a": old}), encoded({"a": new})
+    assert patched(before, difference(before, after)) == after
 
 
 def test_i44_a_patch_of_a_large_state_that_changed_little_is_small() -> None:

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-
 from tests.flows.by_hand import worker_by_hand
 from tests.flows.chaos import Life, Report, assert_recorded_once
 from tests.flows.chaos import World as WorkersOfFlows

@@ -1,4 +1,4 @@
-"""I42, I16: a step whose merge or edges fail, for what its author wrote, loses nothing: `retry` merges with better code."""
+"""I42, I16: a step whose merge or edges fail loses nothing: `retry` merges what was kept, with better code."""
 
 from __future__ import annotations
 

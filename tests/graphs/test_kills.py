@@ -1,4 +1,4 @@
-"""SIGKILL to workers of a graph, around their commits, their records and within their steps, at places chosen by chance.
+"""SIGKILL to workers of a graph, around their commits, their records and within their steps, chosen by chance.
 
 Every place is tried inside one process in `test_crashes.py`. These are real deaths of real processes.
 KILL_TEST_KILLS says how many; a failure prints KILL_TEST_SEED, which repeats it.

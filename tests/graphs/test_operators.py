@@ -134,7 +134,7 @@ async def test_i29_a_reattempt_is_for_one_item_that_gave_up(url: str) -> None:
         await handle.reattempt("left")
         await until(lambda: _done(engine, handle, "left@1"), "left is done")
         await failed(handle)
-        with pytest.raises(hf.ReattemptRefused, match="left@1.*completed"):
+        with pytest.raises(hf.ReattemptRefused, match=r"left@1.*completed"):
             await handle.reattempt("left@1")
         with pytest.raises(hf.UnknownNode, match="middle"):
             await handle.reattempt("middle")
@@ -264,7 +264,7 @@ async def test_i42_a_question_holds_no_slot_and_its_answer_goes_to_the_node_that
         assert (state.active_nodes, state.waiting_for_people, state.queue_depth) == (0, 2, 0)
         questions = {each.node: each.payload for each in await handle.interrupts()}
         assert questions == {f"{name}@1": {"draft": "draft", "of": name} for name in ("one", "two")}
-        with pytest.raises(hf.UsageError, match="2 nodes .* wait for an answer"):
+        with pytest.raises(hf.UsageError, match=r"2 nodes .* wait for an answer"):
             await handle.resume_with("who?")
         await handle.resume_with({"deep": [1, None]}, node="one")
         await until(lambda: _payloads(handle, {"one@1": "sure?", "two@1": questions["two@1"]}), "one asks again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -93,9 +94,7 @@ async def test_i14_codecs_may_change_in_the_middle_of_a_run(sqlite_url: str, cod
             await engine.watch.wait(handle.id, lambda row: row.status == "suspended", SECONDS)
         async with engine_on(sqlite_url, registry, codec=other) as engine, engine.worker():
             mine = engine.get(handle.id)
-            while questions := await until(lambda: _asked_or_ended(engine, mine), "it goes on"):
-                if questions is True:
-                    break
+            while (questions := await until(partial(_asked_or_ended, engine, mine), "it goes on")) is not True:
                 await mine.resume_with("yes", node=questions[0].node)
             await mine.result(timeout=SECONDS)
             assert (await engine.replay(handle.id)).ok

@@ -54,8 +54,11 @@ class Desk:
         reducer: Any = hf.reducers.append,
         detour: bool = False,
     ) -> hf.StateGraph[Any]:
-        state = TypedDict("Notes", {"topic": str, "notes": Annotated[list[str], reducer]})  # type: ignore[misc]
-        graph: hf.StateGraph[Any] = hf.StateGraph(state, name="desk", registry=self.registry)
+        class Notes(TypedDict):
+            topic: str
+            notes: Annotated[list[str], reducer]
+
+        graph: hf.StateGraph[Any] = hf.StateGraph(Notes, name="desk", registry=self.registry)
 
         @graph.node(name=find, recordable=True)
         async def ask(state: Any, ctx: hf.NodeContext) -> Any:
@@ -86,8 +89,6 @@ class Desk:
         graph.edge("mail", "pay")
         graph.finish("pay", *(("plain",) if detour else ()))
         return graph
-
-
 
 
 async def recorded_run(url: str, desk: Desk, topic: str = "boats") -> tuple[str, Any]:
@@ -134,12 +135,11 @@ async def test_i45_g8_a_hundred_recorded_runs_replay_identically_with_sockets_re
     """I45, G8: with retries, joins, loops, sent items and subgraphs; not one call goes out, not one row changes."""
     asked: Counter[str] = Counter()
     world = made(recorded=lambda call: asked.update([call]))
-    async with engine_on(sqlite_url, world.registry) as engine:
-        async with engine.worker(concurrency=50):
-            graphs = [world.graphs[name] for name in ("fan out", "cycle", "map reduce", "routed", "nested")]
-            handles = [await engine.start(graphs[number % 5], beginning(number)) for number in range(100)]
-            for handle in handles:
-                await handle.result(timeout=SECONDS)
+    async with engine_on(sqlite_url, world.registry) as engine, engine.worker(concurrency=50):
+        graphs = [world.graphs[name] for name in ("fan out", "cycle", "map reduce", "routed", "nested")]
+        handles = [await engine.start(graphs[number % 5], beginning(number)) for number in range(100)]
+        for handle in handles:
+            await handle.result(timeout=SECONDS)
     went_out = asked.total()
     assert went_out > 100
     no_sockets()
@@ -162,7 +162,7 @@ async def test_i45_g8_a_hundred_recorded_runs_replay_identically_with_sockets_re
 
 
 async def test_i45_a_replay_answers_from_the_record_and_leaves_alone_what_demands_idempotency(sqlite_url: str) -> None:
-    """I45: nodes run again, calls do not; a node that demands idempotency and has no record is not run, and is named."""
+    """I45: nodes run again, calls do not; one that demands idempotency and has no record is not run, and is named."""
     desk = Desk()
     run, result = await recorded_run(sqlite_url, desk)
     again = Desk()

@@ -75,7 +75,7 @@ async def test_i39_a_path_goes_on_from_the_parents_path_so_passes_of_a_loop_diff
         await handle.result(timeout=SECONDS)
         paths = [(item.node_id, item.path, item.order_key) for c in await handle.checkpoints() for item in c.frontier]
     path, wanted = entry_path("out"), [("out", entry_path("out"))]
-    for number in range(3):
+    for _ in range(3):
         path = edge_path(path, "back", 1)
         wanted.append(("back", path))
         path = edge_path(path, "out", 0)

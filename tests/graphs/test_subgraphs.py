@@ -1,4 +1,4 @@
-"""I10, I42, I45: a graph as a node of another one is a run of its own, with its own checkpoints, questions and failures."""
+"""I10, I42, I45: a graph as a node of another one is a run of its own, with checkpoints, questions and failures."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ if hasattr(hf, "workflow"):
     async def wait_for_approval(name: str) -> str:
         greeting = await greet(name)
         got = await hf.wait_for(approved)
-        return f"{greeting}, {got.payload}"
+        return f"{greeting}, {got.value}"
 
     @hf.workflow(registry=registry)
     async def work_and_sleep(name: str) -> str:
@@ -109,7 +109,7 @@ if hasattr(hf, "workflow"):
         one = await hf.wait_for(approved)
         await linger(name)
         two = await hf.wait_for(approved)
-        return [one.payload, two.payload]
+        return [one.value, two.value]
 
     @hf.workflow(registry=registry)
     async def parent(name: str) -> str:

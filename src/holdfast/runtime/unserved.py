@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from holdfast.core.errors import StoreError
 from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -53,7 +54,11 @@ class UnservedQueues:
     async def _warn_if_unserved(self, queue: str) -> None:
         store = self._store()
         now = store.now()
-        live = [worker for worker in await store.workers() if worker.lease_until >= now]
+        try:
+            live = [worker for worker in await store.workers() if worker.lease_until >= now]
+        except StoreError as error:  # the store is away: who starts a run is told so, and this is only a hint
+            log.debug("who serves queue %r could not be looked up: %s", queue, error)
+            return
         if not any(queue in worker.queues for worker in live):
             log.warning(
                 "runs were started on queue %r, but no worker serves it; start one with "

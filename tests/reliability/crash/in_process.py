@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,8 @@ class Stage:
         self.scenario = scenario
         self.place = place
         self._ledger = folder / "ledger"
+        gc.collect()
+        gc.freeze()  # each death is followed by a collection, which need not look at what all lives share
 
     def record(self) -> Counter[str]:
         """Which failpoints a life reaches that nobody disturbs, and how often."""

@@ -14,6 +14,7 @@ import gc
 import logging
 import selectors
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -127,7 +128,8 @@ class Life:
         return Lived(self.crashed, self.hits, time.seconds)
 
     async def _main(self) -> None:
-        settings = {**SETTINGS, **self.scenario.settings}
+        # On SQLite a hint to others is a byte in a file, and closing an ear for it takes a millisecond.
+        settings = {**SETTINGS, "notify": self.place.kind != "sqlite", **self.scenario.settings}
         engine = hf.Engine(registry=self.scenario.registry, store=self._store, system=self._given, **settings)
         async with asyncio.timeout(LIFE_SECONDS), engine:
             if isinstance(self._store, SqliteStore) and self.make_store is None:
@@ -157,12 +159,18 @@ class Life:
 
     def _abandon(self) -> None:
         """Free what the dead life held, with none of its code left to run later, inside somebody else's life."""
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # nobody wants to hear what the dead complain of
+        asyncio._set_running_loop(self._loop)
         while left := asyncio.all_tasks(self._loop) - self._closed:  # what is unwound may make new ones
             self._closed |= left
             for task in left:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with contextlib.suppress(BaseException):
                     task.get_coro().close()  # type: ignore[union-attr]
+        asyncio._set_running_loop(None)
+        if self.crashed:
+            gc.collect()  # now: functions that are collected in another life would write to its ledger
+        sys.unraisablehook = hook
         store: Any = self._store
         with contextlib.suppress(BaseException):
             if isinstance(store, SqliteStore) and store._db is not None:
@@ -219,8 +227,3 @@ async def perform(scenario: Scenario, engine: hf.Engine) -> None:
             await scenario.play(scene)
     else:
         await scenario.play(scene)
-
-
-def tidy() -> None:
-    """Collect what dead lives left, while nobody lives."""
-    gc.collect()

@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tests.reliability.crash.ledger import Line
 
 if TYPE_CHECKING:
@@ -20,7 +22,18 @@ Row = dict[str, Any]
 ENDED = ("completed", "failed", "cancelled")
 OPEN = ("ready", "leased")
 SET_IN_PLACE = ("timer", "inbox", "projection", "turn")
-OWNED = ("work", "history", "waits", "definitions", "stream", "snapshots", "observations", "inbox", "checkpoints", "recorded")
+OWNED = (
+    "work",
+    "history",
+    "waits",
+    "definitions",
+    "stream",
+    "snapshots",
+    "observations",
+    "inbox",
+    "checkpoints",
+    "recorded",
+)
 
 
 class Broken(AssertionError):
@@ -74,13 +87,17 @@ def _agrees_with_itself(rows: Rows, run: Row) -> None:
     named = f"{run['model']} {run['key'] or id}"
     active = [item for item in work if item["status"] in OPEN]
     if run["status"] not in ENDED:
-        must(len(active) == run["active"], "G10", f"{named} says {run['active']} items are active, and {len(active)} are")
+        must(
+            len(active) == run["active"], "G10", f"{named} says {run['active']} items are active, and {len(active)} are"
+        )
     elif run["status"] != "failed":
         left = [item["node"] for item in active if item["kind"] not in ("effect", "timer", "inbox")]
         must(not left, "G7", f"{named} is {run['status']}, and {left} can still be claimed")
     for item in work:
         told = f"{named}, {item['node']} attempt {item['attempt']}"
-        must(item["completed"] <= item["required"], "G4", f"{told} was counted {item['completed']} of {item['required']}")
+        must(
+            item["completed"] <= item["required"], "G4", f"{told} was counted {item['completed']} of {item['required']}"
+        )
         must((item["status"] == "leased") <= bool(item["worker"]), "G10", f"{told} is leased to nobody")
         if item["started"] is not None and item["kind"] not in SET_IN_PLACE:
             must(item["started"] >= item["due"], "G6", f"{told} started {item['due'] - item['started']} us early")
@@ -112,16 +129,19 @@ def _is_without_gaps(named: str, what: str, last: int, found: list[int], run: Ro
     must(len(set(found)) == len(found), "G2", f"{named}: a number of its {what} was given twice: {found}")
     must(not found or found[-1] <= last, "G10", f"{named} says its {what} ends at {last}, and it ends at {found[-1:]}")
     if what == "stream":
-        must(found == list(range(1, last + 1)), "G10", f"{named} says its {what} has {last} entries, and it has {found}")
+        must(
+            found == list(range(1, last + 1)), "G10", f"{named} says its {what} has {last} entries, and it has {found}"
+        )
 
 
 def finished(rows: Rows) -> set[tuple[str, str]]:
     """What is recorded as completed, as run and node: nobody may do it again."""
-    done = {(item["run"], item["node"]) for item in rows["work"] if item["status"] == "completed" and item["kind"] != "turn"}
+    done = {
+        (item["run"], item["node"]) for item in rows["work"] if item["status"] == "completed" and item["kind"] != "turn"
+    }
     for entry in rows["history"]:
-        data = rows.decoded(entry["data"])
-        if entry["kind"] == "CallCompleted" and isinstance(data, dict) and "address" in data:
-            done.add((entry["run"], data["address"]))
+        if entry["kind"] == "result":  # of a function's call: address, kind and so on, in msgpack
+            done.add((entry["run"], msgspec.msgpack.decode(entry["data"])[0]))
     return done
 
 
@@ -143,7 +163,11 @@ def at_the_end(scenario: Scenario, rows: Rows, lines: list[Line], deaths: int) -
     _done_as_often_as_it_should(scenario, lines, deaths)
     _done_in_order(scenario, lines)
     _nothing_after_a_cancel(lines)
-    leased = [(row["node"], row["worker"]) for row in rows["work"] if row["status"] == "leased" and row["kind"] != "projection"]
+    leased = [
+        (row["node"], row["worker"])
+        for row in rows["work"]
+        if row["status"] == "leased" and row["kind"] != "projection"
+    ]
     must(not leased, "G9", f"still leased when all workers have stopped: {leased}")
     must(not rows["workers"], "G9", f"workers are still enrolled when all have stopped: {len(rows['workers'])}")
     if scenario.check is not None:
@@ -158,7 +182,9 @@ def _acknowledged_runs_exist(rows: Rows, lines: list[Line], scenario: Scenario) 
     for key, found in ids.items():
         must(len(found) == 1, "G1", f"starts under the key {key} were acknowledged as {found}")
         if key in scenario.results:
-            must(any(run["id"] in found for run in rows["runs"]), "G1", f"{key} was acknowledged as {found}, and is gone")
+            must(
+                any(run["id"] in found for run in rows["runs"]), "G1", f"{key} was acknowledged as {found}, and is gone"
+            )
 
 
 def _ended_as_wanted(rows: Rows, run: Row, wanted: Any) -> None:

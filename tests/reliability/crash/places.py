@@ -117,7 +117,9 @@ class PostgresPlace:
         self._loop = asyncio.new_event_loop()
         self._connection: Any = None
         asyncio.run(_prepare(Site("postgresql", url)))
-        tables = self._ask("SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'")
+        tables = self._ask(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
+        )
         self._tables = sorted(row["table_name"] for row in tables)
         emptied = [name for name in self._tables if name != "holdfast_migrations"]
         self._empty = "; ".join(f"DELETE FROM {name}" for name in emptied)
@@ -136,7 +138,12 @@ class PostgresPlace:
         if self.url == self._url:
             names = self._tables
         else:
-            names = [row["table_name"] for row in self._ask("SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'")]
+            names = [
+                row["table_name"]
+                for row in self._ask(
+                    "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
+                )
+            ]
         return Rows({name: self._ask(f"SELECT * FROM {name}") for name in names})  # noqa: S608
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import holdfast as hf
+from holdfast.store.contract import FindRuns
 from tests.reliability.crash import ledger
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ class Scene:
     async def start(self, workflow: Any, *args: Any, key: str, **options: Any) -> Any:
         """Start a run, or find the one that an earlier life started."""
         handle: Any = await self.engine.start(workflow, *args, key=key, **options)
+        self.ack("start", key, handle.id)
+        return handle
+
+    async def fork(self, run: Any, *, key: str, **what: Any) -> Any:
+        """Fork a run; a fork under a taken key is refused, and then ours is the one that has it."""
+        try:
+            handle: Any = await self.engine.fork(run, key=key, **what)
+        except hf.UsageError:
+            (found,) = await self.engine.store.find(FindRuns(key_prefix=key, limit=2))
+            handle = self.engine.get(found.id)
         self.ack("start", key, handle.id)
         return handle
 

@@ -210,7 +210,13 @@ def scenarios() -> list[Scenario]:
 
     loads = {f"load {shop}": 1 for shop in SHOPS}
     return [
-        made("linear", _chain, results={"chain": None}, does={"one": 1, "two": 1, "three": 1}, order=(("one", "two"), ("two", "three"))),
+        made(
+            "linear",
+            _chain,
+            results={"chain": None},
+            does={"one": 1, "two": 1, "three": 1},
+            order=(("one", "two"), ("two", "three")),
+        ),
         made(
             "diamond",
             _diamond,
@@ -218,7 +224,13 @@ def scenarios() -> list[Scenario]:
             does={"top": 1, "left": 1, "right": 1, "bottom": 1},
             order=(("top", "left"), ("top", "right"), ("left", "bottom"), ("right", "bottom")),
         ),
-        made("fan", _fan, results={"fan": None}, does=loads | {"report": 1}, order=tuple((shop, "report") for shop in loads)),
+        made(
+            "fan",
+            _fan,
+            results={"fan": None},
+            does=loads | {"report": 1},
+            order=tuple((shop, "report") for shop in loads),
+        ),
         made("retry", _retry, results={"retry": "at last"}, does={"flaky": 3}),
         made("transactions", _bookings, results={"book 10": 10, "book 20": 20}, check=_booked_once),
         made(
@@ -228,7 +240,12 @@ def scenarios() -> list[Scenario]:
             does={"fetch": 1, "convert": 2, "publish": 1},
             order=(("fetch", "convert"), ("convert", "publish")),
         ),
-        made("gives up", _gives_up, results={"doomed": ended("failed")}, does={"begin": 1, "fall": 2, "beside": 1, "never": 0}),
+        made(
+            "gives up",
+            _gives_up,
+            results={"doomed": ended("failed")},
+            does={"begin": 1, "fall": 2, "beside": 1, "never": 0},
+        ),
         made("timeout", _timeout, results={"slow": "done"}, does={"slow": 2}),
         made(
             "starts together",

@@ -69,7 +69,9 @@ Input = Order | Charged | Remind | Rang | Forget
 Event = Ordered | Paid | Set | Reminded | Forgotten
 
 
-class Shop(hf.Decider[int, Input, Event, Charge], name="shop", registry=deciders, retry=hf.Retry(attempts=5, base=0.01)):
+class Shop(
+    hf.Decider[int, Input, Event, Charge], name="shop", registry=deciders, retry=hf.Retry(attempts=5, base=0.01)
+):
     def workflow_id(self, input: Input) -> str:
         return input.shop
 
@@ -170,7 +172,11 @@ def _stream(wanted: dict[str, set[int]]) -> Any:
                 at[row["type"], data["number"]] = row["at"]
         for kind, numbers in found.items():
             must(len(set(numbers)) == len(numbers), "G2", f"{kind} was decided twice: {numbers}")
-        must({kind: set(numbers) for kind, numbers in found.items()} == wanted, "G3", f"{found} was decided, not {wanted}")
+        must(
+            {kind: set(numbers) for kind, numbers in found.items()} == wanted,
+            "G3",
+            f"{found} was decided, not {wanted}",
+        )
         for line in lines:
             if line.kind == "ack" and line.facts[0] == "execute":
                 _, kind, number = line.facts
@@ -194,8 +200,18 @@ def scenarios() -> list[Scenario]:
         return Scenario(name=name, registry=deciders, play=play, **fields)
 
     return [
-        made("effect routing", _effects, does={"charge 1": 1, "charge 2": 2}, check=_stream({"Ordered": {1, 2}, "Paid": {1, 2}})),
-        made("inbox", _inbox, does={"charge 1": 1, "charge 2": 2, "charge 3": 1}, check=_stream({"Ordered": {1, 2, 3}, "Paid": {1, 2, 3}})),
+        made(
+            "effect routing",
+            _effects,
+            does={"charge 1": 1, "charge 2": 2},
+            check=_stream({"Ordered": {1, 2}, "Paid": {1, 2}}),
+        ),
+        made(
+            "inbox",
+            _inbox,
+            does={"charge 1": 1, "charge 2": 2, "charge 3": 1},
+            check=_stream({"Ordered": {1, 2, 3}, "Paid": {1, 2, 3}}),
+        ),
         made("decider timers", _timers, check=_stream({"Set": {1, 9}, "Reminded": {1}, "Forgotten": {9}})),
         Scenario(name="projection", registry=projected, play=_projection, check=_projected_once),
     ]

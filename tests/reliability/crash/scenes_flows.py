@@ -88,8 +88,19 @@ def scenarios() -> list[Scenario]:
         return Scenario(name=name, registry=flows, play=play, **fields)
 
     return [
-        made("spread", _plays(spreads, [1, 2, 3]), results={"spreads": 60}, does={f"price {item}": 1 for item in (1, 2, 3)}),
-        made("loop", _plays(loops, 4), results={"loops": 60}, does={f"price {item}": 1 for item in range(4)}, order=(("price 0", "price 1"), ("price 2", "price 3"))),
+        made(
+            "spread",
+            _plays(spreads, [1, 2, 3]),
+            results={"spreads": 60},
+            does={f"price {item}": 1 for item in (1, 2, 3)},
+        ),
+        made(
+            "loop",
+            _plays(loops, 4),
+            results={"loops": 60},
+            does={f"price {item}": 1 for item in range(4)},
+            order=(("price 0", "price 1"), ("price 2", "price 3")),
+        ),
         made(
             "flow with handlers",
             _plays(handles, [1, 2, 3]),
@@ -97,5 +108,11 @@ def scenarios() -> list[Scenario]:
             does={"ship 1": 1, "ship 2": 1, "mend 2": 1, "ship 3": 1},
             order=(("ship 1", "ship 2"), ("mend 2", "ship 3")),
         ),
-        made("flow that waits", _plays(waits, 1), results={"waits": 30}, does={"price 1": 1, "price 101": 1, "price 2": 1}, order=(("price 1", "price 2"),)),
+        made(
+            "flow that waits",
+            _plays(waits, 1),
+            results={"waits": 30},
+            does={"price 1": 1, "price 101": 1, "price 2": 1},
+            order=(("price 1", "price 2"),),
+        ),
     ]

@@ -175,9 +175,21 @@ def _raced_fairly(rows: Rows, lines: list[Line]) -> None:
     heard = [value for value in rows.result(run) if value is not None]
     must(heard == sorted(set(heard)), "G5", f"the words 0, 1 and 2 were heard as {heard}")
     queued = [row for row in rows["events"] if row["target"] == run["id"]]
-    too_late = {line.facts[1] for line in lines if line.kind == "ack" and line.facts[0] == "sent" and line.facts[2] == "TargetEnded"}
-    must(len(heard) + len(queued) + len(too_late - set(heard)) <= 3, "G5", f"heard {heard}, {queued} still there, late {too_late}")
-    delivered = {line.facts[1] for line in lines if line.kind == "ack" and line.facts[0] == "sent" and line.facts[2] == "Delivered"}
+    too_late = {
+        line.facts[1]
+        for line in lines
+        if line.kind == "ack" and line.facts[0] == "sent" and line.facts[2] == "TargetEnded"
+    }
+    must(
+        len(heard) + len(queued) + len(too_late - set(heard)) <= 3,
+        "G5",
+        f"heard {heard}, {queued} still there, late {too_late}",
+    )
+    delivered = {
+        line.facts[1]
+        for line in lines
+        if line.kind == "ack" and line.facts[0] == "sent" and line.facts[2] == "Delivered"
+    }
     must(delivered <= set(heard), "G5", f"{delivered} were delivered, and {heard} were heard")
 
 
@@ -224,8 +236,21 @@ def scenarios() -> list[Scenario]:
         return Scenario(name=name, registry=functions, play=play, **fields)
 
     return [
-        made("function", _plays(steps), results={"steps": ["A", "B", "C"]}, does={"a": 1, "b": 2, "c": 1}, order=(("a", "b"), ("b", "c"))),
-        made("timer", _plays(asleep), results={"asleep": True}, does={"before": 1, "after": 1}, check=_slept_enough, order=(("before", "after"),)),
+        made(
+            "function",
+            _plays(steps),
+            results={"steps": ["A", "B", "C"]},
+            does={"a": 1, "b": 2, "c": 1},
+            order=(("a", "b"), ("b", "c")),
+        ),
+        made(
+            "timer",
+            _plays(asleep),
+            results={"asleep": True},
+            does={"before": 1, "after": 1},
+            check=_slept_enough,
+            order=(("before", "after"),),
+        ),
         made(
             "branches",
             _plays(branches),
@@ -237,7 +262,12 @@ def scenarios() -> list[Scenario]:
         made("events", _listens, results={"listens": [0, 1, 2]}, does={f"heard {number}": 1 for number in range(3)}),
         made("signal race", _races, check=_raced_fairly),
         made("broadcast", _shouts, check=_each_heard_one),
-        made("child", _plays(parent), results={"parent": ["FIRST", "SECOND", "THIRD"]}, does={"first": 1, "second": 1, "third": 1}),
+        made(
+            "child",
+            _plays(parent),
+            results={"parent": ["FIRST", "SECOND", "THIRD"]},
+            does={"first": 1, "second": 1, "third": 1},
+        ),
         made(
             "rollback",
             _undone,
@@ -245,8 +275,18 @@ def scenarios() -> list[Scenario]:
             does={"do 1": 1, "do 2": 1, "refuse": 1, "undo 1": 1, "undo 2": 1},
             order=(("do 1", "do 2"), ("undo 2", "undo 1")),
         ),
-        made("continue-as", _plays(counts, 3, []), results={"counts": [3, 2, 1]}, does={f"count {number}": 1 for number in (1, 2, 3)}),
-        made("schedule of timers", _plays(alarms), results={"alarms": [0, 1, 2]}, does={f"alarm {number}": 1 for number in range(3)}),
+        made(
+            "continue-as",
+            _plays(counts, 3, []),
+            results={"counts": [3, 2, 1]},
+            does={f"count {number}": 1 for number in (1, 2, 3)},
+        ),
+        made(
+            "schedule of timers",
+            _plays(alarms),
+            results={"alarms": [0, 1, 2]},
+            does={f"alarm {number}": 1 for number in range(3)},
+        ),
         made(
             "cancel",
             _cancelled,

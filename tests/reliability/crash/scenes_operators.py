@@ -85,9 +85,7 @@ def _renamed(rows: Rows, lines: list[Line]) -> None:
 async def _fork(scene: Scene) -> None:
     handle = await scene.start(Edited(), key="edited")
     await handle.result()
-    fork = await scene.engine.fork(handle, from_node="late", key="fork")
-    scene.ack("start", "fork", fork.id)
-    await fork.result()
+    await (await scene.fork(handle, from_node="late", key="forked once")).result()
 
 
 async def _pause(scene: Scene) -> None:
@@ -171,13 +169,29 @@ def scenarios() -> list[Scenario]:
 
     return [
         made("cancel dag", _cancelled, results={"long": ended("cancelled")}, does={"first": 1, "stuck": 1, "last": 0}),
-        made("import_dag", _import, results={"edited": None}, does={"early": 1, "late": 1}, check=_renamed, order=(("early", "late"),)),
-        made("fork", _fork, results={"edited": None, "fork": None}, does={"early": 1, "late": 2}),
+        made(
+            "import_dag",
+            _import,
+            results={"edited": None},
+            does={"early": 1, "late": 1},
+            check=_renamed,
+            order=(("early", "late"),),
+        ),
+        made("fork", _fork, results={"edited": None, "forked once": None}, does={"early": 1, "late": 2}),
         made("pause and maintenance", _pause, results={"gate": None}, does={"gate": 1}),
         made("migration", _migration, results={"job": "migrated"}, does={"migrated": 1}, blank=True),
         made("prune", _prune, results={"kept": "kept"}, does={"kept": 1}, check=_pruned),
-        made("shutdown", _stops, results={"stubborn": "at last"}, does={"stubborn": 2}, has_worker=False, settings={"shutdown_seconds": 0.01}),
-        made("heartbeats", _heartbeats, results={"lengthy": "done"}, does={"lengthy": 1}, settings={"lease_seconds": 0.3}),
+        made(
+            "shutdown",
+            _stops,
+            results={"stubborn": "at last"},
+            does={"stubborn": 2},
+            has_worker=False,
+            settings={"shutdown_seconds": 0.01},
+        ),
+        made(
+            "heartbeats", _heartbeats, results={"lengthy": "done"}, does={"lengthy": 1}, settings={"lease_seconds": 0.3}
+        ),
         made(
             "two workers",
             _two_workers,

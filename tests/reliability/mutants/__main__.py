@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.reliability.mutants.catalogue import numbered
 from tests.reliability.mutants.hunt import Hunted, hunt
 from tests.reliability.mutants.mutant import DoesNotApply, copy_of_sources
+from tests.reliability.mutants.table import write_table
 
 
 def main() -> int:
@@ -24,8 +25,12 @@ def main() -> int:
     reading.add_argument("--healthy", action="store_true", help="run the same tests without any bug: all must pass")
     reading.add_argument("--workers", type=int, default=2)
     reading.add_argument("--show", action="store_true", help="show what the tests said")
+    reading.add_argument("--table", action="store_true", help="write the table of mutants into docs/reliability.md")
     reading.add_argument("--record", action="store_true", help="add the totals to docs/reliability.json")
     asked = reading.parse_args()
+    if asked.table:
+        write_table()
+        return 0
     everything = numbered()
     numbers = asked.numbers or list(everything)
     if unknown := [number for number in numbers if number not in everything]:
@@ -61,9 +66,9 @@ def main() -> int:
     for number in lives:
         print(f"again: make mutants ONLY={number}")
     if asked.record and not asked.healthy and not asked.numbers:
-        from tools.reliability_totals import add_totals
+        from tools.reliability_totals import append
 
-        add_totals("mutants killed", count=len(numbers) - len(lives), failures=len(lives), seconds=seconds)
+        append("mutants killed", count=len(numbers) - len(lives), failures=len(lives), seconds=seconds)
     return 1 if lives else 0
 
 

@@ -18,6 +18,8 @@ def numbered() -> dict[int, Mutant]:
 
 
 def rotation(turn: int) -> tuple[int, ...]:
-    """The numbers whose turn it is: far apart, so that they are of different areas, and all of them come in time."""
-    stride = -(-len(MUTANTS) // ROTATING)
-    return tuple(number for place in range(ROTATING) if (number := turn % stride + place * stride + 1) <= len(MUTANTS))
+    """The numbers whose turn it is: far apart, so that they are of different areas, and all quick ones come in time."""
+    quick = [number for number, each in numbered().items() if not each.slow]
+    stride = -(-len(quick) // ROTATING)
+    places = range(turn % stride, len(quick), stride)
+    return tuple(quick[place] for place in places)

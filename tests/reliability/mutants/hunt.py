@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.reliability.mutants.mutant import ROOT, Mutant, applied
 
 PASSED, FAILED = 0, 1  # of pytest; whatever else it says is no verdict
-HANGS_AFTER_SECONDS = 40
+HANGS_AFTER_SECONDS = 30
 GIVEN_UP_AFTER_SECONDS = 120
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 

@@ -35,11 +35,14 @@ class Mutant:
     promises: str
     edits: tuple[Edit, ...]
     tests: tuple[str, ...]
+    slow: bool = False  # its tests notice it by waiting for something in vain: not for every commit
 
 
-def mutant(area: str, bug: str, promises: str, file: str, old: str, new: str, *tests: str) -> Mutant:
+def mutant(
+    area: str, bug: str, promises: str, file: str, old: str, new: str, *tests: str, slow: bool = False
+) -> Mutant:
     """A bug of one edit, as nearly all are."""
-    return Mutant(area, bug, promises, (Edit(file, old, new),), tests)
+    return Mutant(area, bug, promises, (Edit(file, old, new),), tests, slow)
 
 
 class DoesNotApply(Exception):

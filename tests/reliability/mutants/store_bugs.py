@@ -12,7 +12,7 @@ STORE: tuple[Mutant, ...] = (
         "store/queries/sqlite.sql",
         "gave_up = ?, entries = ?, started = ?, updated = ?\nWHERE id = ? AND version = ?",
         "gave_up = ?, entries = ?, started = ?, updated = ?\nWHERE id = ? AND version <> -?",
-        *("tests/store/conformance/test_flush.py", "-k", "test_k1_a_run_that_changed_meanwhile and sqlite"),
+        *("tests/reliability/test_found_by_mutants.py", "-k", "test_k1_whatever_changes and sqlite"),
     ),
     mutant(
         "store",
@@ -21,16 +21,17 @@ STORE: tuple[Mutant, ...] = (
         "store/queries/sqlite.sql",
         "error = ?, outcome = ?, finished = ?\nWHERE run = ? AND node = ? AND attempt = ? AND token = ?",
         "error = ?, outcome = ?, finished = ?\nWHERE run = ? AND node = ? AND attempt = ? AND token <> -1 - ?",
-        *("tests/store/conformance/test_flush.py", "-k", "test_k3_a_claim_since_the_decision and sqlite"),
+        *("tests/reliability/test_found_by_mutants.py", "-k", "test_k3_whatever_changes and sqlite"),
     ),
     mutant(
         "store",
         "PostgreSQL: a step does not compare the version of the run",
         "K4",
         "store/queries/postgres.sql",
-        "entries, started, updated)),\nl AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version = g.expect",
+        "entries, started, updated)),\nl AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND "
+        "r.version = g.expect",
         "entries, started, updated)),\nl AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id",
-        *("tests/store/conformance/test_flush.py", "-k", "test_k1_a_run_that_changed_meanwhile and postgresql"),
+        *("tests/reliability/test_found_by_mutants.py", "-k", "test_k1_whatever_changes and postgresql"),
     ),
     mutant(
         "store",
@@ -40,6 +41,7 @@ STORE: tuple[Mutant, ...] = (
         "LIMIT $4 FOR UPDATE OF w SKIP LOCKED),",
         "LIMIT $4 FOR UPDATE OF w),",
         *("tests/kernel/test_prototype_failures.py", "-k", "test_k10_claims_and_promotions_never_wait"),
+        slow=True,
     ),
     mutant(
         "store",
@@ -48,7 +50,7 @@ STORE: tuple[Mutant, ...] = (
         "store/postgres.py",
         "        offset = server_us - int(self._clock.monotonic() * 1e6)\n",
         "        offset = self._offset\n",
-        *("tests/store", "-k", "clock and postgresql"),
+        *("tests/reliability/test_found_by_mutants.py", "-k", "test_g6_i5_on_postgresql"),
     ),
     mutant(
         "store",
@@ -57,7 +59,7 @@ STORE: tuple[Mutant, ...] = (
         "store/sqlite.py",
         "PRAGMA synchronous=FULL",
         "PRAGMA synchronous=OFF",
-        *("tests/store", "-k", "synced or synchronous"),
+        *("tests/reliability/test_found_by_mutants.py", "-k", "test_g1_every_commit_on_sqlite"),
     ),
     mutant(
         "store",
@@ -71,12 +73,12 @@ STORE: tuple[Mutant, ...] = (
     ),
     mutant(
         "store",
-        "SQLite: what another process wrote is not noticed",
-        "K4",
-        "store/sqlite.py",
-        "        changed = version != self._data_version\n",
-        "        changed = False\n",
-        *("tests/kernel/test_fused_equals_sequential.py", "-k", "test_k4_two_engines_that_take_turns and sqlite"),
+        "SQLite: a row that somebody else changed or consumed does not abort the batch",
+        "K1, G5",
+        "store/sqlite_write.py",
+        "    if db.executemany(statement, values).rowcount != len(values):",
+        "    if db.executemany(statement, values).rowcount > len(values):",
+        *("tests/store/conformance/test_transactions.py", "-k", "test_i50_deleting_a_row_that_is_gone and sqlite"),
     ),
     mutant(
         "store",
@@ -95,13 +97,15 @@ STORE: tuple[Mutant, ...] = (
         "        if is_held(view, work.workflow, work.queue):\n            return work\n",
         "",
         *("tests/worker/test_operators.py", "-k", "test_i11_maintenance_stops_the_hand_over and memory"),
+        slow=True,
     ),
     mutant(
         "store",
         "SQLite: runs that have not ended are pruned",
         "I1, G1",
         "store/queries/sqlite.sql",
-        "SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < ?",
+        "SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND "
+        "finished < ?",
         "SELECT id FROM runs WHERE updated < ?",
         *("tests/store/conformance/test_upkeep.py", "-k", "test_i1_only_what_has_ended and sqlite"),
     ),
@@ -139,7 +143,7 @@ STORE: tuple[Mutant, ...] = (
         "runtime/worker.py",
         '        self._lose_everything("another worker took its leases over")\n',
         "",
-        *("tests/worker/test_leases.py", "-k", "test_i7_a_worker_declared_dead_by_mistake"),
+        *("tests/reliability/test_found_by_mutants.py", "-k", "test_i7"),
     ),
     mutant(
         "worker",
@@ -158,5 +162,6 @@ STORE: tuple[Mutant, ...] = (
         "        if orphans and not self._stopping:",
         "        if orphans and self._stopping:",
         *("tests/kernel/test_lost_answers.py",),
+        slow=True,
     ),
 )

@@ -7,12 +7,13 @@ from tests.reliability.mutants.mutant import Mutant, mutant
 STREAMS: tuple[Mutant, ...] = (
     mutant(
         "decider",
-        "stale timer accepted: one that is set anew keeps its token",
+        "stale timer accepted: one that is set anew while it fires keeps its lease",
         "I33, K3",
         "models/decider.py",
-        "        token=0 if before is None else before.token + 1,",
-        "        token=0 if before is None else before.token,",
-        *("tests/deciders/test_lives_timers.py", "-k", "i33 and memory"),
+        "        status=READY,\n        completed=1,\n        token=0 if before is None else before.token + 1,",
+        "        status=READY if before is None or before.status != LEASED else LEASED,\n"
+        "        completed=1,\n        token=0 if before is None else before.token,",
+        *("tests/deciders/test_timers_under_way.py", "-k", "memory"),
     ),
     mutant(
         "decider",
@@ -29,7 +30,7 @@ STREAMS: tuple[Mutant, ...] = (
         "G3, I33",
         "models/decider.py",
         "        return self.next_effect(view, run, handing) if waiting else run\n",
-        "        extra = replace(work, node=f\"effect/{first}.{len(effects)}\", status=BLOCKED, worker=None)\n"
+        '        extra = replace(work, node=f"effect/{first}.{len(effects)}", status=BLOCKED, worker=None)\n'
         "        view.insert(WORK, extra)\n"
         "        run = replace(run, remaining=run.remaining + 1)\n"
         "        return self.next_effect(view, run, handing) if waiting else run\n",
@@ -49,7 +50,8 @@ STREAMS: tuple[Mutant, ...] = (
         "an instance that has ended takes inputs",
         "I34, G7",
         "models/decider.py",
-        "        if run.ended:\n            self.observed(view, run, given, code, IGNORED)\n            return IGNORED\n",
+        "        if run.ended:\n            self.observed(view, run, given, code, IGNORED)\n"
+        "            return IGNORED\n",
         "",
         *("tests/deciders/test_semantics_decisions.py", "-k", "test_i34_later_inputs and memory"),
     ),
@@ -67,8 +69,8 @@ STREAMS: tuple[Mutant, ...] = (
         "a command id is not remembered",
         "I12",
         "models/decider_operations.py",
-        "            view.insert(INPUTS, Input(scope=run.id, id=key[1], run=run.id, answer=_digest(op.data), at=view.now))\n"
-        "            return FRESH\n        if view.now",
+        "            view.insert(INPUTS, Input(scope=run.id, id=key[1], run=run.id, answer=_digest(op.data), "
+        "at=view.now))\n            return FRESH\n        if view.now",
         "            return FRESH\n        if view.now",
         *("tests/deciders/test_idempotency_of_inputs.py", "-k", "test_i12_a_command_id_applies_once and memory"),
     ),
@@ -80,6 +82,7 @@ STREAMS: tuple[Mutant, ...] = (
         "        if pending is not None and pending[1].sequence == run.base and _in_view(view, pending[0]):",
         "        if pending is not None and pending[1].sequence >= run.base:",
         *("tests/deciders/test_semantics_decisions.py", "tests/kernel/test_fused_deciders.py"),
+        slow=True,
     ),
     mutant(
         "decider",
@@ -101,20 +104,20 @@ STREAMS: tuple[Mutant, ...] = (
     ),
     mutant(
         "projection",
-        "the position moves although another owner has moved it",
-        "I36",
+        "the position moves while an operator has paused the projection",
+        "I36, I11",
         "models/projection.py",
-        "        if run.base != op.after:\n            return Settled(verdict=REPEATED if run.base == op.position else STALE, run_status=run.status)\n",
+        "        if run.status == PAUSED:\n            return Settled(verdict=STALE, run_status=PAUSED)\n",
         "",
-        *("tests/deciders/test_projections_owners.py", "tests/deciders/test_projections_operators.py", "-k", "i36"),
+        *("tests/deciders/test_projections_operators.py", "-k", "test_i36_a_batch_that_a_pause_meets"),
     ),
     mutant(
         "projection",
         "events that a projection has not seen are pruned",
         "I36",
         "store/queries/sqlite.sql",
-        "  AND (model <> 'decider' OR NOT EXISTS (SELECT 1 FROM runs p JOIN stream s ON s.run = runs.id AND s.position > p.base\n",
-        "  AND (model = 'decider' OR NOT EXISTS (SELECT 1 FROM runs p JOIN stream s ON s.run = runs.id AND s.position > p.base\n",
+        "  AND (model <> 'decider' OR NOT EXISTS (SELECT 1 FROM runs p JOIN stream s ON s.run = runs.id",
+        "  AND (model = 'decider' OR NOT EXISTS (SELECT 1 FROM runs p JOIN stream s ON s.run = runs.id",
         *("tests/deciders/test_reviewed_projections.py", "-k", "test_i36_events_that_a_projection"),
     ),
     mutant(
@@ -123,7 +126,8 @@ STREAMS: tuple[Mutant, ...] = (
         "I39, I41",
         "models/state_graph.py",
         "        retries += work.failures\n    return settled, retries\n",
-        "        retries += work.failures\n    settled.sort(key=lambda each: latest[each[0].address(step)].finished or 0)\n    return settled, retries\n",
+        "        retries += work.failures\n"
+        "    settled.sort(key=lambda each: latest[each[0].address(step)].finished or 0)\n    return settled, retries\n",
         *("tests/graphs/test_semantics.py", "-k", "test_i39_i41_deltas_merge"),
     ),
     mutant(
@@ -158,9 +162,10 @@ STREAMS: tuple[Mutant, ...] = (
         "a remembered state is found without the mark of its checkpoint",
         "I44, K5",
         "models/state_memory.py",
-        '    return int(hash_parts((key, str(at)))[:_MARK_DIGITS], 16)\n',
-        '    return 7\n',
+        "    return int(hash_parts((key, str(at)))[:_MARK_DIGITS], 16)\n",
+        "    return 7\n",
         *("tests/graphs/test_semantics.py", "tests/kernel/test_fused_graphs.py"),
+        slow=True,
     ),
     mutant(
         "graph",
@@ -189,6 +194,7 @@ STREAMS: tuple[Mutant, ...] = (
         "        self._go_on(view, run, code, self.memory.known(view, run, code), handing)\n\n    def let_in",
         "        end_run(view, run, FAILED, reason=run.reason)\n\n    def let_in",
         *("tests/graphs/test_semantics.py", "-k", "test_i42_a_node_that_gives_up"),
+        slow=True,
     ),
     mutant(
         "graph",

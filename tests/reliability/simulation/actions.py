@@ -94,5 +94,3 @@ async def refuse(label: str) -> int:
     context = hf.current()
     await perform(Job(label=label, takes=0.0, fails=ALWAYS), context.run_id, context.node.id, context.node.attempt)
     return 0
-
-

@@ -75,7 +75,9 @@ class Built(Basis):
                 for parent in parents:
                     recorded = ended.get(parent)
                     in_time = recorded is not None and recorded <= began
-                    must(in_time, "G4", f"{node} of {self.name} ran at {began}, its parent {parent} ended at {recorded}")
+                    must(
+                        in_time, "G4", f"{node} of {self.name} ran at {began}, its parent {parent} ended at {recorded}"
+                    )
 
     def below(self, node: str | None) -> set[str]:
         """The node and what depends on it."""
@@ -137,4 +139,6 @@ class Classes(Basis):
         for node, parents in {"left": ["top"], "right": ["top"], "bottom": ["left", "right"]}.items():
             for execution in self.world.ledger.by_label.get(f"{self.name}.{node}", ()):
                 began = self.world.start_us + int(execution.began * 1e6)
-                must(all(ended[p] <= began for p in parents), "G4", f"{node} of {self.name} ran before its parents ended")
+                must(
+                    all(ended[p] <= began for p in parents), "G4", f"{node} of {self.name} ran before its parents ended"
+                )

@@ -155,7 +155,9 @@ class Tills(Basis):
         for kind, commands in by_kind.items():
             must(len(commands) == len(set(commands)), "G2", f"{self.name}: {kind.__name__} twice among {commands}")
         put = set(by_kind.get(WasPut, ()))
-        must(self.acknowledged <= put, "G1", f"{self.name}: {sorted(self.acknowledged - put)} were acknowledged and lost")
+        must(
+            self.acknowledged <= put, "G1", f"{self.name}: {sorted(self.acknowledged - put)} were acknowledged and lost"
+        )
         echoed = set(by_kind.get(WasEchoed, ()))
         wanted = {command for command, each in self.puts.items() if each.effect}
         must(echoed == wanted, "G3", f"{self.name}: effects of {sorted(wanted)}, answers of {sorted(echoed)}")
@@ -164,7 +166,9 @@ class Tills(Basis):
                 self.world.ledger.check_result(each.event.command, each.event.nonce)
         rung = set(by_kind.get(HasRung, ()))
         timed = {command for command, each in self.puts.items() if each.timer}
-        must(timed - self.quieted <= rung <= timed, "G6", f"{self.name}: timers of {sorted(timed)}, rang {sorted(rung)}")
+        must(
+            timed - self.quieted <= rung <= timed, "G6", f"{self.name}: timers of {sorted(timed)}, rang {sorted(rung)}"
+        )
         for command in rung:
             passed = (times["HasRung", command] - times["WasPut", command]).total_seconds()
             must(passed >= RING_SECONDS - 1e-6, "G6", f"{self.name}: the timer of {command} rang after {passed} s")
@@ -181,7 +185,9 @@ class Tills(Basis):
             must(len(seen) == events, "I36", f"{events} events of {self.name}, and {len(seen)} were projected")
         else:
             sequences = {each[2] for each in given}
-            must(len(sequences) == events, "I36", f"{events} events of {self.name}, and {len(sequences)} were projected")
+            must(
+                len(sequences) == events, "I36", f"{events} events of {self.name}, and {len(sequences)} were projected"
+            )
 
 
 async def _give(engine: hf.Engine, input: Input, command: str, inbox: bool) -> None:

@@ -94,7 +94,10 @@ class Functions(Basis):
             case "sleep":
                 return [verb, self.dice.choice((0.1, 1.0, 4.0))]
             case "branches":
-                return [verb, [self._script(self.dice.randint(1, 2), depth + 1) for _ in range(self.dice.randint(2, 3))]]
+                return [
+                    verb,
+                    [self._script(self.dice.randint(1, 2), depth + 1) for _ in range(self.dice.randint(2, 3))],
+                ]
             case "child" | "started":
                 return [verb, self._script(self.dice.randint(1, 2), depth + 1)]
             case "caught":
@@ -177,7 +180,9 @@ class Functions(Basis):
 
     def _check_words(self, result: list[Any], run: str) -> None:
         """G5: each event that was sent arrived once, or is still there, or came when the run had ended."""
-        came = [value for (verb, *_), value in zip(self.steps, result, strict=False) if verb == "word" and value != "late"]
+        came = [
+            value for (verb, *_), value in zip(self.steps, result, strict=False) if verb == "word" and value != "late"
+        ]
         if ["continue"] not in self.steps:
             must(len(came) == len(set(came)), "G5", f"{self.name} was given {came}: one of them twice")
             answers = {n: told for r, _, n, told in self.world.ledger.notes.get("words", ()) if r == run}

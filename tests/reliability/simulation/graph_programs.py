@@ -81,8 +81,7 @@ class Graphs(Basis):
             if await self.world.ask(lambda engine: _is_asked(engine, run)):
                 try:
                     await self.world.ask(lambda engine: engine.get(run).resume_with("yes"))
-                except hf.HoldfastError as error:
-                    print(self.world.loop.time(), repr(error))
+                except hf.HoldfastError:
                     self.world.ledger.met["answered twice"] += 1  # the first answer was given, and its answer lost
                 return
             if await self.world.ask(lambda engine: _has_ended(engine, run)):
@@ -102,13 +101,17 @@ class Graphs(Basis):
         self._check_records()
 
     def _check_records(self) -> None:
-        """I42, I45: a call that was recorded answers every later attempt, and what was seen was answered."""
+        """I42, I45: what an attempt was answered was answered once; one that failed is followed by one that asks anew."""
         for subject, seen in self.world.ledger.notes.items():
             if subject.startswith(f"seen {self.name} "):
                 made = self.world.ledger.notes[subject.removeprefix("seen ")]
                 must(set(seen) <= set(made), "G8", f"{subject}: {seen} were seen, and {made} were answered")
-                returned = list(dict.fromkeys(seen))
-                must(len(returned) == 1 or self.world.stormy.rough, "G8", f"{subject}: {seen} in one run without faults")
+                failures = 1 if subject.endswith(" 1") else 0
+                must(
+                    len(made) <= 1 + failures or self.world.stormy.rough,
+                    "G3",
+                    f"{subject}: asked {made}, without faults",
+                )
 
 
 async def _is_asked(engine: hf.Engine, run: str) -> bool:

@@ -71,7 +71,7 @@ class Host:
         }
         self._concurrency = dice.choice((1, 2, 5, 100))
         self.store = world.store_for(self)
-        world.loop.spawn(self.lane, self._live())
+        world.loop.spawn(self.lane, self._watched())
 
     def __repr__(self) -> str:
         return f"<{self.name}, {self.lane.state}>"
@@ -79,6 +79,12 @@ class Host:
     @property
     def is_up(self) -> bool:
         return self.engine is not None and self.lane.state == "alive"
+
+    async def _watched(self) -> None:
+        try:
+            await self._live()
+        except Exception as error:  # no fault of ours ends a process
+            self.world.broken = self.world.broken or error
 
     async def _live(self) -> None:
         loop = self.world.loop

@@ -45,6 +45,7 @@ class Shadow:
         self.taken: set[str] = set()
         self.history: dict[str, int] = {}
         self.facts: dict[str, int] = {}
+        self.touched: dict[str, int] = {}  # when a run was last written, or something of it claimed
         self.commits = 0
 
     def on_commit(self, changes: Changes, now: int) -> None:
@@ -52,8 +53,10 @@ class Shadow:
         for run in changes.inserts.get(RUNS, ()):
             must(run.id not in self.runs, "K8", f"run {run.id} was created twice")
             self.runs[run.id] = run
+            self.touched[run.id] = now
         for _, run in changes.updates.get(RUNS, ()):
             self._on_run(run)
+            self.touched[run.id] = now
         removed = {WORK.key(row) for row in changes.deletes.get(WORK, ())}
         for key in removed:
             self.work.pop(key, None)
@@ -107,6 +110,7 @@ class Shadow:
             must(item.work.token == before.token + 1, "K3", f"{key} was claimed with the token {item.work.token}")
             self._on_lease(key, item.work, self.runs[item.work.run], now)
             self.work[key] = item.work
+            self.touched[item.run.id] = now
             self.runs[item.run.id] = item.run  # a claim shows that the run has begun
 
     def _on_events(self, changes: Changes) -> None:
@@ -131,4 +135,8 @@ class Shadow:
             must(found is not None, "G1", f"run {id} was committed and is gone")
             assert found is not None
             same = (found.status, found.version, found.result) == (run.status, run.version, run.result)
-            must(same, "G1", f"run {id} was committed as {run.status} v{run.version}, and is {found.status} v{found.version}")
+            must(
+                same,
+                "G1",
+                f"run {id} was committed as {run.status} v{run.version}, and is {found.status} v{found.version}",
+            )

@@ -8,6 +8,7 @@ import gc
 import logging
 import shutil
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from typing import Any
 from unittest import mock
 
 import holdfast as hf
+from holdfast.core.queries import OpenWork
+from holdfast.core.rows import LEASED, READY
 from holdfast.runtime import function_driver
 from holdfast.runtime.run_watchdog import RunWatchdog
 from tests.reliability.simulation.actions import enter
@@ -81,8 +84,7 @@ async def _seed(world: World) -> None:
     driving = [asyncio.create_task(program.drive()) for program in programs]
     await world.mischief.rage(LEASE_SECONDS * dice.uniform(1.0, 4.0), hosts)
     world.faults = world.stormy.calmed()
-    calm_since = world.loop.time()
-    await _until_all_is_done(world, programs, driving, calm_since)
+    await _until_all_is_done(world, programs, driving, hosts)
     await _checks(world, programs)
 
 
@@ -97,21 +99,40 @@ async def _prepare(world: World) -> None:
 
 
 async def _until_all_is_done(
-    world: World, programs: list[Program], driving: list[asyncio.Task[None]], calm_since: float
+    world: World, programs: list[Program], driving: list[asyncio.Task[None]], hosts: int
 ) -> None:
     """G9: with nothing broken any more, every run comes to its end, and none stands still for long on the way."""
     pending: list[str] = []
+    calm_since = world.loop.time()
     while world.loop.time() < calm_since + SOON_SECONDS:
         await asyncio.sleep(LEASE_SECONDS / 2)
+        while len(world.hosts) < hosts:  # who was asked to stop has stopped by now
+            world.begin_host()
         _raise_what_is_broken(world, driving)
         if not all(task.done() for task in driving):
             continue
         pending = await world.ask(lambda engine: _open_runs(engine, programs))
         if not pending:
             return
+        await _check_lively(world, pending, calm_since)
     told = await world.ask(lambda engine: _explained(engine, pending))
     undriven = [program.name for program, task in zip(programs, driving, strict=True) if not task.done()]
     must(False, "G9", f"{SOON_SECONDS:g} s after the last fault {undriven or ''} is not done: {told}")
+
+
+async def _check_lively(world: World, pending: list[str], calm_since: float) -> None:
+    """G9: what could run is taken up within three leases, and what was leased to somebody who is gone, too."""
+    patience_us = int(LIVELY_LEASES * LEASE_SECONDS * 1e6)
+    now, calm_us = world.now_us(), world.start_us + int(calm_since * 1e6)
+    still = [run for run in pending if max(world.shadow.touched[run], calm_us) < now - patience_us]
+    for run in still:
+        due = [
+            work
+            for work in await world.ask(lambda engine, run=run: engine.store.rows(OpenWork(run)))  # type: ignore[misc]
+            if work.status in (READY, LEASED) and work.due < now - patience_us
+        ]
+        told = "" if not due else await world.ask(lambda engine, run=run: _explained(engine, [run]))  # type: ignore[misc]
+        must(not due, "G9", f"run {run} has stood still for {LIVELY_LEASES} leases and could go on: {due}. {told}")
 
 
 def _raise_what_is_broken(world: World, driving: list[asyncio.Task[None]]) -> None:
@@ -159,10 +180,12 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     gc.disable()
     try:
-        with mock.patch.object(function_driver, "RunWatchdog", _NoWatchdog):
+        with mock.patch.object(function_driver, "RunWatchdog", _NoWatchdog), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what the dead had begun is awaited by nobody
             yield
     finally:
         gc.enable()
+        gc.collect()
         logging.disable(disabled)
 
 

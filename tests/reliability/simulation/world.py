@@ -17,7 +17,7 @@ from holdfast.runtime.system import InlineExecutor
 from holdfast.store.memory import MemoryStore
 from tests.reliability.simulation.faults import LEASE_SECONDS, Faults, faults_of
 from tests.reliability.simulation.host import Host, SkewedClock
-from tests.reliability.simulation.ledger import Ledger
+from tests.reliability.simulation.ledger import Broken, Ledger
 from tests.reliability.simulation.loop import Lane, SimulatedLoop
 from tests.reliability.simulation.mischief import Mischief
 from tests.reliability.simulation.shadow import Shadow
@@ -25,6 +25,7 @@ from tests.reliability.simulation.store import SimulatedSqlite, SimulatedStore
 
 T = TypeVar("T")
 START_US = 1_900_000_000_000_000
+ANSWER_SECONDS = 120.0  # however often it asks, by then it must have an answer
 PATIENCE_SECONDS = 6.0  # of a client, before it asks somebody else
 
 
@@ -156,7 +157,8 @@ class World:
 
         So `call` must be harmless to repeat: it names its key or id.
         """
-        while True:
+        until = self.loop.time() + ANSWER_SECONDS
+        while self.loop.time() < until:
             up = [host for host in self.hosts if host.is_up]
             if not up:
                 await asyncio.sleep(0.1)
@@ -173,6 +175,9 @@ class World:
                 await asyncio.sleep(0.05 + 0.2 * self.dice.random())
             finally:
                 host.calls.discard(answer)
+        if self.broken is not None:
+            raise self.broken
+        raise Broken(f"G9: nobody has answered a client for {ANSWER_SECONDS:g} s; alive are {self.hosts}")
 
     def run(self, coroutine: Callable[[], Awaitable[None]]) -> None:
         """Run the world's own lane to its end, and leave nothing behind."""
