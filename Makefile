@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test check ledger lock bench big-dag flows clean setup-test setup-dev
+.PHONY: demo test check ledger lock bench big-dag flows mutants clean setup-test setup-dev
 
 demo: setup-test
 	$(BIN)/python examples/demo/run.py
@@ -45,6 +45,10 @@ big-dag: setup-test
 PROGRAMS ?= 20000
 flows: setup-test
 	FLOW_PROGRAMS=$(PROGRAMS) $(BIN)/python -m pytest -q -rP tests/flows/test_random_programs.py tests/flows/test_random_chaos.py
+
+# Bugs made by hand, each of which some test must notice; ONLY=17 tries one of them and shows what its tests said.
+mutants: setup-test
+	$(BIN)/python -m tests.reliability.mutants $(if $(ONLY),$(ONLY) --show,--record)
 
 # Leaves .venv alone: it is expensive, and somebody may be working in it.
 clean:

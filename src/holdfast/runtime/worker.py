@@ -381,7 +381,7 @@ class Worker:
 
     def _poll_seconds(self) -> float:
         poll = self._settings.poll_seconds * (0.8 + 0.4 * self._randomness.random())
-        return self._delayed.seconds_until(poll)
+        return self._delayed.seconds_until(poll) if self.free > 0 else poll  # without room, who is due waits for a slot
 
     def _on_commit(self, commit: Commit) -> None:
         """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""

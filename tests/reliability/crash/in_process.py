@@ -72,6 +72,7 @@ class Stage:
     def _begin(self) -> None:
         self._ledger.unlink(missing_ok=True)
         self._left: list[tuple[int, oracle.Rows]] = []
+        self._is_provable = True  # that somebody is dead
         self.place.renew(blank=self.scenario.blank)
 
     def _live(self, number: int, order: tuple[Hit, ...], seconds: float = 0.0) -> Lived:
@@ -87,4 +88,7 @@ class Stage:
         ledger.close()
         for life, left in self._left:
             oracle.not_again(left, lines, life)
-        oracle.at_the_end(self.scenario, self.place.rows(), lines, deaths)
+        rows = self.place.rows()
+        oracle.at_the_end(self.scenario, rows, lines, deaths)
+        if self._is_provable:
+            oracle.nobody_is_enrolled(rows)

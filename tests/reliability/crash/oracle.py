@@ -169,9 +169,13 @@ def at_the_end(scenario: Scenario, rows: Rows, lines: list[Line], deaths: int) -
         if row["status"] == "leased" and row["kind"] != "projection"
     ]
     must(not leased, "G9", f"still leased when all workers have stopped: {leased}")
-    must(not rows["workers"], "G9", f"workers are still enrolled when all have stopped: {len(rows['workers'])}")
     if scenario.check is not None:
         scenario.check(rows, lines)
+
+
+def nobody_is_enrolled(rows: Rows) -> None:
+    """G9: those who stopped have said so, and those who died have been noticed."""
+    must(not rows["workers"], "G9", f"workers are still enrolled when all have stopped: {len(rows['workers'])}")
 
 
 def _acknowledged_runs_exist(rows: Rows, lines: list[Line], scenario: Scenario) -> None:

@@ -79,6 +79,12 @@ class SqlitePlace:
                 shutil.copyfile(file, self.home / file.name)
         self.behind = left
 
+    def put(self, files: dict[str, bytes]) -> None:
+        """These files are what is left."""
+        self._move()
+        for name, content in files.items():
+            (self.home / name).write_bytes(content)
+
     def rows(self) -> Rows:
         """Read from a copy: opening the files themselves would already recover them."""
         looked_at = self.folder / "looked-at"

@@ -14,11 +14,11 @@ import asyncio
 import contextlib
 import heapq
 import random
-from asyncio import events
 from collections import deque
 from collections.abc import Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Literal
+from weakref import WeakSet
 
 MOST_IN_A_ROW = 6  # callbacks of one lane before the dice are asked again
 
@@ -34,6 +34,7 @@ class Lane:
         self.name = name
         self.state: Literal["alive", "frozen", "dead"] = "alive"
         self.queue: deque[asyncio.Handle] = deque()
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.is_busy = False  # the loop has it on its list of those who may go on
         self.context: Context = copy_context()
         self.context.run(_LANE.set, self)
@@ -62,6 +63,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._count = 0  # timers of one moment keep their order
         self._kept: list[asyncio.Task[Any]] = []
+        self._lanes: dict[str, Lane] = {}
         self.callbacks = 0
 
     # -- time
@@ -145,7 +147,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         lane.state = "dead"
         self._leave(lane)
         # Whoever is suspended in there must not be collected before the end: that would run its `finally` blocks.
-        self._kept += [task for task in asyncio.all_tasks(self) if getattr(task, "lane", None) is lane]
+        self._kept += lane.tasks
         lane.queue.clear()
 
     def _join(self, lane: Lane) -> None:
@@ -161,11 +163,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # -- what asyncio asks of a loop
 
     def create_task(self, coro: Any, *, name: Any = None, context: Context | None = None) -> asyncio.Task[Any]:
-        if context is None:
-            task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name)
-        else:
-            task = asyncio.Task(coro, loop=self, name=name, context=context)
-        task.lane = current_lane() if context is None else context.get(_LANE, _NOWHERE)  # type: ignore[attr-defined]
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        lane = current_lane() if context is None else context.get(_LANE, _NOWHERE)
+        lane.tasks.add(task)
+        self._lanes.setdefault(lane.name, lane)
         return task
 
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
@@ -178,22 +179,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def abandon(self) -> None:
         """End the simulation: whatever is suspended is closed, outside of any loop, and cannot touch the next one."""
-        left = [*asyncio.all_tasks(self), *self._kept]
-        for task in left:
+        for task in [*self._kept, *(task for lane in self._lanes.values() for task in list(lane.tasks))]:
+            if task.done():
+                continue
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with contextlib.suppress(BaseException):
                 task.get_coro().close()  # type: ignore[union-attr]
         self._timers.clear()
         self._busy.clear()
         self._kept.clear()
+        self._lanes.clear()
         self.close()
-
-
-def run(loop: SimulatedLoop, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine on a simulated loop to its end, and leave nothing behind."""
-    before = events._get_running_loop()
-    assert before is None, "a simulation cannot run inside another loop"
-    try:
-        return loop.run_until_complete(coroutine)
-    finally:
-        loop.abandon()

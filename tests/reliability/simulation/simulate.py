@@ -185,7 +185,6 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         gc.enable()
-        gc.collect()
         logging.disable(disabled)
 
 
