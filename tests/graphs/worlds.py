@@ -149,7 +149,7 @@ def _cycle(world: World, delay: Delay, queue: str | None, recorded: Callable[[st
 
 def _map_reduce(world: World, delay: Delay, queue: str | None, recorded: Callable[[str], None]) -> None:
     """Items that are sent, some of which send more, into a frontier that holds few of them."""
-    graph = _graph(world, "map reduce", max_concurrent=3, queue_depth=4)
+    graph = _graph(world, "map reduce", max_concurrent=3, queue_depth=4, backpressure_seconds=None)
     node = _worker_of(graph, delay, recorded)
 
     def spread(state: State, given: dict[str, Any]) -> Any:

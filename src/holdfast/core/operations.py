@@ -176,6 +176,7 @@ class KillWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 
     may_reach_out: ClassVar[bool] = True  # to whoever waits for the end that this may be
     error: bytes
+    plainly: bool = False  # without asking the run's model, which made nothing of it: the run fails
 
 
 class ReleaseWork(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):

@@ -44,12 +44,11 @@ def node_of(address: str) -> str:
 
 def hash_parts(parts: Iterable[str | bytes]) -> str:
     """sha256 over parts with their lengths, so that no two lists of parts look the same."""
-    running = hashlib.sha256()
+    chunks: list[bytes] = []
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        running.update(len(data).to_bytes(8, "big"))
-        running.update(data)
-    return running.hexdigest()
+        chunks += (len(data).to_bytes(8, "big"), data)
+    return hashlib.sha256(b"".join(chunks)).hexdigest()
 
 
 def entry_path(node: str) -> str:

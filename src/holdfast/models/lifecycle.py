@@ -252,6 +252,10 @@ class Lifecycle:
         work = replace(work, status=DEAD, error=op.error, finished=view.now)
         view.put(WORK, work)
         run = replace(mark_running(run, work.started or view.now), active=run.active - 1)
+        if op.plainly:
+            run = replace(run, error=op.error, gave_up=run.gave_up + 1)
+            end_run(view, run, FAILED, reason=why(work, work.node))
+            return Settled(verdict=RECORDED, run_status=FAILED)
         logged = self._give_up(view, run, work)
         return Settled(verdict=RECORDED, run_status=_must(view.run(op.run)).status, logged=logged)
 

@@ -99,7 +99,7 @@ class GraphMachine:
         run = replace(run, remaining=run.remaining - 1)
         known = self.memory.known(view, run, code)
         if run.remaining == 0:
-            self._close(view, run, code, known, handing)
+            self._close(view, run, code, known, handing, work)
             return
         self._go_on(view, run, code, known, handing, before)
 
@@ -117,11 +117,13 @@ class GraphMachine:
         if run.active == 0:
             self.idle(view, run)
 
-    def _close(self, view: View, run: Run, code: GraphCode, known: Known, handing: Handing) -> None:
-        """Every item of the step has succeeded or was skipped: what the graph becomes."""
+    def _close(
+        self, view: View, run: Run, code: GraphCode, known: Known, handing: Handing, last: Work | None = None
+    ) -> None:
+        """Every item of the step has succeeded or was skipped, `last` just now: what the graph becomes."""
         step = known.step + 1
         try:
-            settled, tried = _settled(view, run, code, known, step)
+            settled, tried = _settled(view, run, code, known, step, last)
             fields = code.merge(known.fields, [(item.node, outcome.fields) for item, outcome in settled])
             frontier = next_items(code, settled, fields)
             if frontier and step >= code.max_steps:
@@ -343,10 +345,15 @@ def _prune(view: View, run: str, step: int, code: GraphCode) -> None:
             view.delete(CHECKPOINTS, row)
 
 
-def _settled(view: View, run: Run, code: GraphCode, known: Known, step: int) -> tuple[list[Settled], int]:
+def _settled(
+    view: View, run: Run, code: GraphCode, known: Known, step: int, last: Work | None
+) -> tuple[list[Settled], int]:
     """The step's items with what they gave, in merge order; and how many tries too many that took."""
     addresses = [item.address(step) for item in known.frontier]
-    latest: dict[str, Work] = {work.node: work for work in view.find(Attempts(run.id, frozenset(addresses)))}
+    if last is not None and len(addresses) == 1:
+        latest = {last.node: last}
+    else:
+        latest = {work.node: work for work in view.find(Attempts(run.id, frozenset(addresses)))}
     settled: list[Settled] = []
     retries = 0
     for item, address in zip(known.frontier, addresses, strict=True):

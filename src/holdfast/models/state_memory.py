@@ -14,7 +14,7 @@ import msgspec
 from holdfast.core.errors import RunError
 from holdfast.core.queries import StateChain
 from holdfast.core.rows import Checkpoint, Run
-from holdfast.core.state_items import Item, hash_parts
+from holdfast.core.state_items import Item
 from holdfast.core.state_outcomes import Fields, split
 from holdfast.core.state_patch import patched
 from holdfast.core.view import NotLoaded, View
@@ -23,6 +23,7 @@ from holdfast.models.state_code import GraphCode, Unsealing
 LIMIT_BYTES = 64 * 1024 * 1024
 FEW_ITEMS = 8
 _MARK_DIGITS = 15  # of the key: what fits a signed 64-bit integer of either database
+_MARK_BITS = (1 << 4 * _MARK_DIGITS) - 1
 
 _items = msgspec.json.Decoder(tuple[Item, ...])
 
@@ -63,7 +64,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
 
 def mark_of(key: str, at: int) -> int:
     """What the run's row holds of its latest checkpoint: covers its step, state and frontier, and when it was made."""
-    return int(hash_parts((key, str(at)))[:_MARK_DIGITS], 16)
+    return int(key[:_MARK_DIGITS], 16) ^ (at & _MARK_BITS)
 
 
 def frontier_of(checkpoint: Checkpoint, code: Unsealing) -> tuple[Item, ...]:

@@ -40,6 +40,7 @@ from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.delayed import Delayed
 from holdfast.runtime.function_calls import CallRunner
 from holdfast.runtime.function_driver import FunctionDriver
+from holdfast.runtime.last_resort import bury, submit_or_log
 from holdfast.runtime.lost_often import LostOften
 from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.projection_runner import ProjectionRunner
@@ -197,13 +198,8 @@ class Worker:
         projections = asyncio.ensure_future(self.projections.stop(grace, self._hurry.wait))
         tasks = [attempt.task for attempt in self._running.values() if attempt.task is not None]
         if tasks:
-            log.info(
-                "worker %s waits up to %g s for what is running: %d",
-                self.id,
-                grace,
-                len(tasks),
-                extra={"worker": self.id},
-            )
+            told = (self.id, grace, len(tasks))
+            log.info("worker %s waits up to %g s for what is running: %d", *told, extra={"worker": self.id})
             hurry = asyncio.ensure_future(self._hurry.wait())
             everything = asyncio.ensure_future(asyncio.wait(tasks))
             await asyncio.wait([hurry, everything], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
@@ -225,7 +221,7 @@ class Worker:
                 for work in await self._store.leased_to(self.id):
                     if failpoints.armed:
                         await failpoints.reach("release.before")
-                    await self._coordinator.submit(release(work))
+                    await submit_or_log(self._coordinator, release(work))
                 await self._store.retire(self.id)
         await self._driver.close()
         self._processes.close()
@@ -437,13 +433,13 @@ class Worker:
                     self._running.pop(attempt.key, None)
                     raise
                 settled = None
-            except HoldfastError as error:
+            except StoreError as error:
                 # The store is gone for too long: our lease runs out and someone else takes the item.
                 log.warning("%s was not settled: %s", named(attempt.work), error, extra=log_keys(attempt.work))
                 settled = None
-            except Exception:
+            except Exception as error:
                 log.exception("%s was not settled", named(attempt.work), extra=log_keys(attempt.work))
-                settled = None
+                settled = await bury(self._coordinator, attempt.work, error)
             finally:
                 self._running.pop(attempt.key, None)
                 if (again := self._next.pop(attempt.key, None)) is not None and not self._stopping:

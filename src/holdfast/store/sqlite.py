@@ -109,6 +109,9 @@ class SqliteStore:
             check_database(self._db, self.path)  # before the first write: the journal mode is one
             self._inode = os.stat(self.path).st_ino
             if self._db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                # A rollback journal that a power cut brings back would undo this, and the file would be empty: its
+                # deletion must reach the disk too.
+                self._db.execute("PRAGMA synchronous=EXTRA")
                 # Needs the file to itself, so under the lock: several processes may be opening a new file.
                 await self._write(lambda db: db.execute("PRAGMA journal_mode=WAL").fetchone(), own_transaction=False)
             self._configure(self._db)

@@ -1,0 +1,36 @@
+"""The seeds of every commit, and that a simulation is what it says: the same each time, and able to see a bug.
+
+`make simulate SEEDS=0:200000` runs more of them.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from tests.reliability.simulation.simulate import simulate
+
+SEEDS = 2_000
+SLICES = 10
+
+
+@pytest.mark.parametrize("number", range(SLICES))
+def test_g9_no_seed_breaks_a_promise_while_faults_last_or_leaves_anything_stuck_when_they_stop(number: int) -> None:
+    gc.collect()
+    gc.freeze()
+    first = number * SEEDS // SLICES
+    broken = []
+    for seed in range(first, first + SEEDS // SLICES):
+        verdict = simulate(seed)
+        if verdict.broken:
+            broken.append(f"{verdict.broken}\n    make simulate SEEDS={seed}")
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize("seed", [3, 9, 14, 29])
+def test_the_same_seed_is_the_same_run_to_the_last_commit(seed: int) -> None:
+    first, second = simulate(seed, trace=True), simulate(seed, trace=True)
+    assert first.trace == second.trace
+    assert first.digest == second.digest
+    assert len(first.trace) > 10
