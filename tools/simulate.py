@@ -7,7 +7,6 @@ A range of more than one seed is added to docs/reliability.json. One seed prints
 from __future__ import annotations
 
 import argparse
-import gc
 import multiprocessing
 import sys
 import time
@@ -19,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from reliability_totals import append  # noqa: E402
-from tests.reliability.simulation.simulate import Verdict, simulate  # noqa: E402
+
+from tests.reliability.simulation.simulate import Verdict, simulate_all  # noqa: E402
 
 SLICE = 50  # seeds of one process at a time
 
@@ -70,9 +70,7 @@ def _verdicts(first: int, last: int, store: str | None, processes: int, trace: b
 
 def _slice(order: tuple[int, int, str | None, bool]) -> list[Verdict]:
     first, last, store, trace = order
-    gc.collect()
-    gc.freeze()  # what is loaded stays, and need not be looked at again
-    return [simulate(seed, store=store, trace=trace) for seed in range(first, last)]
+    return list(simulate_all(range(first, last), store=store, trace=trace))
 
 
 def _options() -> argparse.Namespace:

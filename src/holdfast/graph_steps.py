@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.authoring.state_fields import CANONICAL
 from holdfast.core.codec import JSON, UNTYPED, Codecs, unlabelled
-from holdfast.core.errors import UsageError
+from holdfast.core.errors import RunError, UsageError
 from holdfast.core.queries import CheckpointsBetween
 from holdfast.core.rows import Checkpoint, Run
 from holdfast.core.state_items import Item
@@ -80,6 +80,11 @@ async def each_step(store: Store, run: Run, code: Unsealing) -> AsyncIterator[St
     if run.model != GRAPH:
         raise UsageError(
             f"run {run.id} of {run.workflow} is a {run.model} and has no checkpoints", hint="state graphs have them"
+        )
+    if run.base < 0 or not await store.rows(CheckpointsBetween(run.id, run.base, run.base + 1)):
+        raise RunError(
+            f"run {run.id} of {run.workflow} says that it is at step {run.base}, and there is no such checkpoint",
+            hint="its rows were changed by hand or damaged: cancel the run",
         )
     fields: Mapping[str, bytes] = {}
     for first in range(0, run.base + 1, PAGE):

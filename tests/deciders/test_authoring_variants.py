@@ -207,17 +207,17 @@ class ForeignBody(EchoBody):
 @pytest.mark.parametrize(
     ("what", "error", "said"),
     [
-        ("event", hf.DecideFailed, r"decide of Made, for input Struct, returned the event Strict\(id='1'\), a Strict"),
+        ("event", hf.DecideFailed, r"decide of Made, for input Struct, returned as the event a Strict"),
         ("class", hf.DecideFailed, "returned the class Struct as the event, where an instance is due"),
-        ("effect", hf.DecideFailed, r"returned the effect Struct\(.*no effect of it \(known: none\)"),
-        ("timer", hf.DecideFailed, r"returned the timer input Strict\(id='1'\)"),
+        ("effect", hf.DecideFailed, r"returned as the effect a Struct.*no effect of it \(known: none\)"),
+        ("timer", hf.DecideFailed, r"returned as the timer input a Strict"),
         ("elsewhere", hf.DecideFailed, "of instance 'elsewhere' set a timer for instance 'another'"),
         ("nothing", hf.DecideFailed, "returned None, a NoneType"),
         ("empty", hf.DecideFailed, "decide of Made, for input Struct, returned a decision without an event"),
         ("payload", hf.PayloadRefused, "event Struct of Made"),
     ],
 )
-def test_i35_a_wrong_decision_names_the_decider_the_input_and_the_value(
+def test_i35_a_wrong_decision_names_the_decider_the_input_and_the_type(
     what: str, error: type[Exception], said: str
 ) -> None:
     """I35: a decision is the author's; one that cannot be recorded is refused whole."""
@@ -230,7 +230,7 @@ def test_i35_a_wrong_decision_names_the_decider_the_input_and_the_value(
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (Strict("1"), r"Strict\(id='1'\), a Strict, which is no input of it \(known: Struct\)"),
+        (Strict("1"), r"given a Strict, which is no input of it \(known: Struct\)"),
         (Struct, "give an instance"),
         ({"type": "Struct", "id": "1"}, "execute_dynamic"),
         (None, "NoneType"),
@@ -286,7 +286,7 @@ def test_what_a_handler_returns_must_be_an_input_of_its_instance() -> None:
     code = echo(Struct)
     assert code.returned_input(None, "1", "Struct") is None
     assert code.returned_input(Struct("1", b""), "1", "Struct") == (b'{"type":"Struct","id":"1","data":""}', "json")
-    with pytest.raises(hf.UsageError, match=r"handle of Made returned, for effect Mail, Strict"):
+    with pytest.raises(hf.UsageError, match=r"handle of Made returned, for effect Mail, a Strict"):
         code.returned_input(Strict("1"), "1", "Mail")
     with pytest.raises(hf.UsageError, match="'1' returned, for effect Mail, a Struct of instance '2'"):
         code.returned_input(Struct("2"), "1", "Mail")

@@ -127,9 +127,9 @@ FOREIGN: dict[str, tuple[Any, str]] = {
     "another instance": (Reply("another", "x"), "another"),
     "another decider's": (Create("p"), "Create"),
     "an event": (Spoke("x"), "Spoke"),
-    "text": ("text", "text"),
+    "text": ("text", "a str"),
     "a mapping": ({"type": "Reply", "id": "p", "word": "x"}, "no input"),
-    "a number": (7, "7"),
+    "a number": (7, "a int"),
 }
 
 

@@ -77,6 +77,9 @@ class World:
             if all(row.ended for row in rows):
                 cuts_power(life.engine, never=False)
                 return life.engine
+            # Nobody may have asked the one of them to whom something is leased without its knowing.
+            if any([await other.move() for other in self.lives]):
+                continue
             if all(other.is_idle for other in self.lives) and not await life.hands.time_passes():
                 still = [f"{row.id} of {row.workflow} is {row.status}" for row in rows if not row.ended]
                 raise AssertionError(f"stalled: {still}")

@@ -125,7 +125,7 @@ def test_the_key_of_an_author_is_a_text_and_what_it_raises_is_told() -> None:
     made.finish("number", "raises")
     assert bound().own_key("research", {"question": "why"}) == "why"
     assert bound().own_key("plan", {}) is None
-    with pytest.raises(GraphError, match=r"idempotency_key of node 'number' of graph 'keys' returned 7, a int"):
+    with pytest.raises(GraphError, match=r"idempotency_key of node 'number' of graph 'keys' returned a int"):
         bound(made).own_key("number", {})
     with pytest.raises(
         GraphError, match=r"of node 'raises' of graph 'keys' raised KeyError: 'gone' \(test_authoring.py"
@@ -276,7 +276,7 @@ def test_one_function_may_take_the_place_of_the_reducers() -> None:
 def test_what_the_one_function_raises_or_returns_wrongly_is_told() -> None:
     with pytest.raises(GraphError, match=r"reduce of graph 'reduced' raised KeyError, merging what node 'a' gave"):
         reduced(lambda state, delta: state["gone"]).merge({}, [("a", fields(count=1))])
-    with pytest.raises(GraphError, match=r"reduce of graph 'reduced' returned None"):
+    with pytest.raises(GraphError, match=r"reduce of graph 'reduced' returned a NoneType"):
         reduced(lambda state, delta: None).merge({}, [("a", fields(count=1))])
     with pytest.raises(GraphError, match=r"what reduce of graph 'reduced' returned has 'cnt'"):
         reduced(lambda state, delta: {"cnt": 1}).merge({}, [("a", fields(count=1))])
@@ -339,8 +339,8 @@ async def not_awaited() -> dict[str, Any]:
         ("plan", lambda: {"note": 1}, GraphError, "the delta of node 'plan' of graph 'research' has 'note', which"),
         ("plan", lambda: {"notes": "x"}, PayloadRefused, "field 'notes' of the delta of node 'plan' of graph"),
         ("plan", lambda: hf.Goto("wrte"), GraphError, "what node 'plan' returned names the node 'wrte'"),
-        ("plan", lambda: "write", GraphError, "node 'plan' of graph 'research' returned 'write', a str"),
-        ("plan", lambda: ["write"], GraphError, "returned a list with 'write', a str"),
+        ("plan", lambda: "write", GraphError, "node 'plan' of graph 'research' returned a str"),
+        ("plan", lambda: ["write"], GraphError, "returned a list with a str"),
         ("plan", not_awaited, GraphError, "a coroutine"),
         ("plan", lambda: hf.Send("write", {"it": 1}), GraphError, "of graph 'research' sends to 'write' has 'it'"),
         ("verify", lambda: hf.Goto("write"), GraphError, "goes to 'write', and declares goes_to=['research']"),
@@ -382,13 +382,13 @@ def test_a_node_that_returns_the_state_it_was_given_is_refused() -> None:
     [
         (lambda: hf.Goto(plan), "hf.Goto was given the function plan as the node"),
         (lambda: hf.Goto(""), "hf.Goto was given '', a str, as the node"),
-        (lambda: hf.Goto("write", 3), "hf.Goto('write', …) was given 3, a int, as its delta"),
+        (lambda: hf.Goto("write", 3), "hf.Goto('write', …) was given a int, as its delta"),
         (lambda: hf.Many("write"), "hf.Many was given 'write', a str"),
         (lambda: hf.Many([3]), "hf.Many was given 3, a int, as one of its targets"),
-        (lambda: hf.Many(["write"], ["x"]), "hf.Many(…) was given ['x'], a list, as its delta"),
-        (lambda: hf.Send("write", None), "hf.Send('write', …) was given None"),
-        (lambda: hf.Send("write", "text"), "hf.Send('write', …) was given 'text', a str, as the state"),
-        (lambda: hf.Stop("done"), "hf.Stop(…) was given 'done', a str, as its delta"),
+        (lambda: hf.Many(["write"], ["x"]), "hf.Many(…) was given a list, as its delta"),
+        (lambda: hf.Send("write", None), "hf.Send('write', …) was given a NoneType"),
+        (lambda: hf.Send("write", "text"), "hf.Send('write', …) was given a str, as the state"),
+        (lambda: hf.Stop("done"), "hf.Stop(…) was given a str, as its delta"),
     ],
 )
 def test_a_route_is_checked_when_it_is_made(make: Callable[[], object], told: str) -> None:

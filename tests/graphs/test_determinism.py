@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
+from holdfast.core.queries import OpenWork
+from holdfast.store.contract import FindRuns
 from tests.flows.by_hand import worker_by_hand
 from tests.flows.chaos import Life, Report, assert_recorded_once
 from tests.flows.chaos import World as WorkersOfFlows
@@ -105,7 +107,10 @@ async def _play(site: Site, world: World, seed: int, wanted: dict[tuple[str, int
         for life in chaos.lives:
             await life.hands.enroll()
         runs = {name: await engine.start(graph, beginning(seed)) for name, graph in world.graphs.items()}
-        engine = await chaos.play([handle.id for handle in runs.values()])
+        try:
+            engine = await chaos.play([handle.id for handle in runs.values()])
+        except AssertionError as trouble:
+            raise AssertionError(f"{trouble}\n{await _open_items(chaos)}") from trouble
         for name, handle in runs.items():
             found = await trail(engine.store, handle.id)
             (row,) = await engine.store.runs([handle.id])
@@ -115,6 +120,20 @@ async def _play(site: Site, world: World, seed: int, wanted: dict[tuple[str, int
     finally:
         await chaos.end()
     return chaos.met
+
+
+async def _open_items(chaos: Chaos) -> str:
+    """What a run that does not go on could go on with."""
+    store = chaos.lives[0].engine.store
+    lines = [f"now {store.now()}, alive {[life.hands.id for life in chaos.lives]}"]
+    for run in await store.find(FindRuns(limit=100)):
+        if not run.ended:
+            lines.append(f"{run.workflow} {run.status} step {run.base} active {run.active} remaining {run.remaining}")
+            lines += [
+                f"  {work.node} {work.attempt} {work.status} gate {work.gate} due {work.due} {work.worker} {work.token}"
+                for work in await store.rows(OpenWork(run.id))
+            ]
+    return "\n".join(lines)
 
 
 @pytest.mark.timeout(600)

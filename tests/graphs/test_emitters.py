@@ -389,7 +389,7 @@ def test_several_emitters_all_hear_an_event_also_if_one_of_them_raises() -> None
     assert all(isinstance(each, Emitter) for each in (both, first, NullEmitter(), LogEmitter()))
 
 
-@pytest.mark.parametrize("wrong", [print, LogEmitter, [LogEmitter(), "log"], 3], ids=str)
+@pytest.mark.parametrize("wrong", [print, LogEmitter, [LogEmitter(), "log"], 3], ids=["def", "class", "list", "int"])
 def test_what_is_no_emitter_is_refused_with_the_fix(wrong: Any) -> None:
     """The mistake is told where it is made: at the graph, and at the engine."""
     with pytest.raises(hf.UsageError, match="no emitter") as refused:

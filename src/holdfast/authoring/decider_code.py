@@ -291,7 +291,7 @@ class BoundDecider:
                 f"returned the class {value.__name__} as {what or f'the {role}'}, where an instance is due",
                 f"make one: {value.__name__}(…)",
             )
-        told = f"returned {what or f'the {role}'} {value!r:.80}, a {type(value).__name__}"
+        told = f"returned as {what or f'the {role}'} a {type(value).__name__}"
         if isinstance(value, list | tuple):
             more = {"event": "hf.Decision.event(a, b), or .with_events([a, b])", "effect": ".with_effects([a, b])"}
             hint = f"give them one by one: {more.get(role, 'one timer for each')}"
@@ -429,7 +429,7 @@ class BoundDecider:
         if isinstance(value, type):
             what, hint = f"the class {value.__name__}", f"give an instance: {value.__name__}(…)"
         else:
-            what = f"{value!r:.80}, a {type(value).__name__}"
+            what = f"a {type(value).__name__}"  # and not its value, which may be a secret
             hint = "give an instance of one of these"
             if isinstance(value, Mapping):
                 hint += '; a mapping with "type" goes to engine.execute_dynamic'

@@ -41,7 +41,7 @@ class Send:
         _check_node(self.node, "Send")
         if self.state is None or isinstance(self.state, Goto | Send | Many | Stop | str | bytes | int | float | list):
             raise GraphError(
-                f"hf.Send({self.node!r}, …) was given {self.state!r:.80}, a {type(self.state).__name__}, as the state",
+                f"hf.Send({self.node!r}, …) was given a {type(self.state).__name__}, as the state",
                 hint='give a dict of fields: hf.Send("fetch", {"url": url})',
             )
 
@@ -93,4 +93,4 @@ def _check_node(node: object, what: str) -> None:
 
 def _check_delta(delta: object, what: str) -> None:
     if delta is not None and not isinstance(delta, Mapping):
-        raise GraphError(f"{what} was given {delta!r:.80}, a {type(delta).__name__}, as its delta", hint=DELTA_FIX)
+        raise GraphError(f"{what} was given a {type(delta).__name__}, as its delta", hint=DELTA_FIX)

@@ -127,7 +127,7 @@ class BoundGraph:
             ) from error
         if not isinstance(made, str) or not made:
             raise GraphError(
-                f"{where} returned {made!r:.80}, a {type(made).__name__}",
+                f"{where} returned a {type(made).__name__}",
                 hint="return a text that is the same whenever the effect is the same",
             )
         return made
@@ -204,7 +204,7 @@ class BoundGraph:
                 given = {name: getattr(given, name) for name in self._type.fields}
             if not isinstance(given, Mapping):
                 raise GraphError(
-                    f"{where} returned {given!r:.80}, a {type(given).__name__}",
+                    f"{where} returned a {type(given).__name__}",
                     hint="return the new state, or a dict of the fields that changed",
                 )
             merged.update(self._type.encode_part(given, f"what {where} returned", self.limit))
@@ -259,17 +259,14 @@ class BoundGraph:
             for item in returned:
                 if not isinstance(item, Send | Goto):
                     raise GraphError(
-                        f"node {node!r} of graph {self.name!r} returned a list with {item!r:.80}, a "
-                        f"{type(item).__name__}",
+                        f"node {node!r} of graph {self.name!r} returned a list with a {type(item).__name__}",
                         hint="a list holds hf.Send(…) or hf.Goto(…) items; for names write hf.Many([…])",
                     )
             return self._routed(node, returned, None, whose)
         close = getattr(returned, "close", None)
         if hasattr(returned, "__await__") and close is not None:
             close()  # or Python would warn, far from the mistake, that it was never awaited
-        raise GraphError(
-            f"node {node!r} of graph {self.name!r} returned {returned!r:.80}, a {type(returned).__name__}", hint=RETURNS
-        )
+        raise GraphError(f"node {node!r} of graph {self.name!r} returned a {type(returned).__name__}", hint=RETURNS)
 
     def _routed(
         self, node: str, targets: Sequence[str | Goto | Send], delta: Mapping[str, Any] | None, whose: str

@@ -57,7 +57,7 @@ def subgraph_input(
         return {name: getattr(given, name) for name in theirs.fields}
     if not isinstance(given, Mapping):
         raise GraphError(
-            f"input of {_owner(graph, node)} returned {given!r:.80}, a {type(given).__name__}, for a {theirs.name}",
+            f"input of {_owner(graph, node)} returned a {type(given).__name__}, for a {theirs.name}",
             hint="return a dict of its fields",
         )
     return dict(given)
@@ -77,7 +77,7 @@ def subgraph_delta(
         delta = _called(part.output, theirs.decode(after), f"output of {owner}")
         if delta is not None and not isinstance(delta, Mapping):
             raise GraphError(
-                f"output of {owner} returned {delta!r:.80}, a {type(delta).__name__}",
+                f"output of {owner} returned a {type(delta).__name__}",
                 hint=f"return a dict of the fields of {ours.name} that change, or None",
             )
         return ours.encode_part(delta or {}, f"the output of {owner}", limit)

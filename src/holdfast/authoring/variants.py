@@ -240,7 +240,7 @@ class Variants:
         name = given.get(TAG_FIELD)
         if name is None:
             raise UsageError(
-                f'{self.decider} was given {dict(given)!r:.80}, which has no "{TAG_FIELD}"',
+                f'{self.decider} was given a mapping of {_named(given)}, which has no "{TAG_FIELD}"',
                 hint=f'add "{TAG_FIELD}", one of {self.names}',
             )
         variant = self.by_name.get(name) if isinstance(name, str) else None
@@ -258,7 +258,7 @@ class Variants:
             return variant.from_plain(dict(given))
         except Exception as trouble:
             raise PayloadRefused(
-                f"{self._where(variant.name)} cannot be made of {dict(given)!r:.200}: {_text(trouble)}",
+                f"{self._where(variant.name)} cannot be made of {_named(given)}: {_text(trouble)}",
                 hint=f"give the fields of {variant.kind.__name__} as JSON has them"
                 + (f": {', '.join(sorted(variant.fields))}" if variant.fields else ""),
             ) from trouble
@@ -282,6 +282,11 @@ class Variants:
             f"{who} has the {TAG_FIELD} {name!r:.80}, which is no {self.role} of {self.decider} (known: {self.names})",
             hint=f"bring the class {name!r:.80} back, or {instead}",
         )
+
+
+def _named(given: Mapping[Any, Any]) -> str:
+    """The fields of what was given, without their values: an error is logged by whoever gets it."""
+    return ", ".join(map(str, given))[:200] or "no fields"
 
 
 def _text(trouble: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.errors import RunError
 from holdfast.core.operations import Operation
 from holdfast.models.dag import DagMachine
 from holdfast.models.dag_operations import DagOperations, StoredGraphs
@@ -45,7 +46,10 @@ class Machines(dict[str, Machine]):
 
             machine = GraphMachine(StateMemory() if self._states is None else self._states())
         else:
-            raise KeyError(model)
+            raise RunError(
+                f"a run is of the model {model!r:.80}, which this version of Holdfast does not know",
+                hint="upgrade Holdfast; if there is no such version, somebody changed the row: cancel the run",
+            )
         self[model] = machine
         return machine
 

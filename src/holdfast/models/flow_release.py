@@ -20,6 +20,7 @@ from holdfast.core.view import View
 from holdfast.models.flow_code import FlowCode
 from holdfast.models.flow_steps import LENGTH, Release
 
+MOST_ELEMENTS = 1_000_000  # a count above this is damage, and is not counted up to
 Place = tuple[str, str, int]
 """Where a value is kept within its run: node, variable, slot."""
 
@@ -72,7 +73,7 @@ def _parts(
     """Elements of spreads; and what they gave to their barriers, and the chunks of sequences."""
     elements: list[str] = []
     more: list[Place] = []
-    required = {item.node: item.required for item in work}
+    required = {item.node: min(item.required, MOST_ELEMENTS) for item in work}
     for node, address in places:
         for branch_id in node.branches:
             branch = code.graph.node(branch_id)
@@ -83,6 +84,6 @@ def _parts(
                 elements += [str(FlowAddress(branch_id, passes, index)) for index in range(count)]
     for value in values:
         if value.slot == LENGTH:
-            chunks = range(0, code.load(value.value), CHUNK)
+            chunks = range(0, min(code.load(value.value), MOST_ELEMENTS), CHUNK)
             more += [(value.node, value.variable, first // CHUNK) for first in chunks]
     return elements, more

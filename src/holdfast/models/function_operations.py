@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.core.codec import encode_error
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, RunError
 from holdfast.core.function_operations import (
     CHILD_CODEC,
     CONTINUED,
@@ -63,6 +63,7 @@ from holdfast.models.lifecycle import Lifecycle
 from holdfast.models.machine import mark_running
 
 SLOTS_PER_WAIT = 1_000
+MOST_UNSEEN = 100_000  # entries that others may have written while a function took one turn
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -175,7 +176,7 @@ class FunctionOperations:
         """What was recorded and the driver does not know of: by this very turn, whose answer was lost (K8), or by
         others. A deadline that came with the event that it was for has lost, and takes nothing else down with it."""
         found = set()
-        for sequence in range(op.known + 1, run.entries + 1):  # what came in since is little, and read by key
+        for sequence in _unseen(run, op.known):  # what came in since is little, and read by key
             row = view.get(HISTORY, (run.id, sequence))
             if row is not None and row.kind in ENTRY_KINDS:
                 found.add(_identity(numbered(row).entry))
@@ -322,7 +323,7 @@ class FunctionOperations:
                 view, CompleteWork(run=op.run, node=op.node, attempt=op.attempt, token=op.token)
             )
         run = close(view, run, None)
-        for sequence in range(op.known + 1, run.entries + 1):  # its code has not seen these, and never will
+        for sequence in _unseen(run, op.known):  # its code has not seen these, and never will
             run = self._give_back(view, run, sequence)
         run = append(view, run, Entry(address="", kind=CONTINUED, name=op.workflow, value=op.input, codec=op.codec))
         run = replace(run, base=run.entries)
@@ -332,6 +333,16 @@ class FunctionOperations:
                 view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
         view.put(RUNS, run)
         return Settled(verdict=RECORDED, run_status=run.status)
+
+
+def _unseen(run: Run, known: int) -> range:
+    """The entries that were written since a driver looked; refused if that would be counted up to for ever."""
+    if run.entries - known > MOST_UNSEEN:
+        raise RunError(
+            f"run {run.id} says that it has {run.entries} entries, and its driver has seen {known}",
+            hint="somebody changed the row: cancel the run, or correct the column entries",
+        )
+    return range(known + 1, run.entries + 1)
 
 
 def _failed(wait: OpenWait, error: bytes) -> Entry:

@@ -194,6 +194,7 @@ class ProjectionRunner:
         owner.task = asyncio.get_running_loop().create_task(
             self._run(owner, before), name=f"holdfast-projection-{projection.name}"
         )
+        owner.task.add_done_callback(lambda _: self._over(owner))  # also if it is cancelled before its first step
         self._look_now.set()
         log.info("worker %s owns projection %s at position %d", self._worker.id, projection.name, owner.position)
 
@@ -206,9 +207,12 @@ class ProjectionRunner:
         except Exception:  # I8
             log.exception("projection %s ended here; it is claimed again", owner.projection.name)
         finally:
-            if self._owners.get(owner.run_id) is owner:
-                del self._owners[owner.run_id]
-            self._claim_now.set()
+            self._over(owner)
+
+    def _over(self, owner: ProjectionOwner) -> None:
+        if self._owners.get(owner.run_id) is owner:
+            del self._owners[owner.run_id]
+        self._claim_now.set()
 
     async def _compare(self) -> None:
         """What is owned here and not leased to us stops; what is leased to us and not owned here is.

@@ -411,6 +411,7 @@ class Worker:
             return
         self._running[attempt.key] = attempt
         attempt.task = asyncio.get_running_loop().create_task(self._run_chain(attempt))
+        attempt.task.add_done_callback(lambda _: attempt.leave(self._running))
 
     async def _run_chain(self, attempt: Attempt) -> None:
         """Run an item, and whatever the commit that settled it handed over to us."""

@@ -175,7 +175,13 @@ def translate(where: str = "the database") -> Iterator[None]:
         raise StoreUnavailable(
             f"PostgreSQL refused the login to {where}: {error}", hint="check user and password in the URL"
         ) from error
-    except (asyncpg.ReadOnlySQLTransactionError, asyncpg.InsufficientPrivilegeError) as error:
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise StoreUnavailable(
+            f"{where} does not let this role do that: {error}",
+            hint="grant the role what docs/security.md says; if the schema is older than this code, let its owner run "
+            "`holdfast migrate`",
+        ) from error
+    except asyncpg.ReadOnlySQLTransactionError as error:
         raise StoreUnavailable(
             f"{where} cannot be written: {error}", hint="connect to the primary, with a role that may write"
         ) from error

@@ -48,7 +48,9 @@ class Disk:
         files: dict[str, bytearray] = {}
         for name in {*self.before, *(deed.file for deed in deeds)}:
             own = [deed for deed in deeds if deed.file == name]
-            synced = max((place + 1 for place, deed in enumerate(own) if deed.kind == "sync" or deed.durable), default=0)
+            synced = max(
+                (place + 1 for place, deed in enumerate(own) if deed.kind == "sync" or deed.durable), default=0
+            )
             exists = name in self.before
             content = bytearray(self.before.get(name, b""))
             for deed in [*own[:synced], *_survivors(own[synced:], policy, chance)]:
@@ -70,7 +72,9 @@ def _survivors(unsynced: Sequence[Deed], policy: Policy, chance: random.Random) 
             yield from unsynced[:last]
             yield from (_torn(deed, chance) for deed in unsynced[last : last + 1])
         case "shuffled":
-            kept = [_torn(deed, chance) if chance.random() < 0.2 else deed for deed in unsynced if chance.random() < 0.5]
+            kept = [
+                _torn(deed, chance) if chance.random() < 0.2 else deed for deed in unsynced if chance.random() < 0.5
+            ]
             chance.shuffle(kept)
             yield from kept
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.reliability.crash import oracle
 from tests.reliability.crash.ledger import Ledger
-from tests.reliability.crash.lives import Life, Lived
+from tests.reliability.crash.lives import Life, Lived, buried
 from tests.reliability.crash.places import Place
 from tests.reliability.crash.scenario import Scenario
 
@@ -80,7 +80,8 @@ class Stage:
             return Hit(name, hit) in order
 
         ledger = Ledger(self._ledger, number)
-        return Life(self.scenario, self.place, ledger, self.scenario.name, seconds, dies).live()
+        with buried():
+            return Life(self.scenario, self.place, ledger, self.scenario.name, seconds, dies).live()
 
     def _judge_the_end(self, deaths: int) -> None:
         ledger = Ledger(self._ledger)

@@ -49,7 +49,13 @@ class Nursery:
 
     def live(self, scenario: Scenario, place: Place, ledger: Path, number: int, order: Hit | None) -> bool:
         """One life; whether it was killed. A life that ends in another way than it should is a failure."""
-        asked = {"scenario": scenario.name, "url": place.url, "ledger": str(ledger), "life": number, "order": str(order or "")}
+        asked = {
+            "scenario": scenario.name,
+            "url": place.url,
+            "ledger": str(ledger),
+            "life": number,
+            "order": str(order or ""),
+        }
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked).encode() + b"\n")

@@ -82,11 +82,16 @@ class Doing:
         context = hf.current() if run is None else None
         self._facts = (label, run or (context.run_id if context else ""), node or (context.node.id if context else ""))
         self._ledger = current()
+        # Called outside of any run: the garbage collector has unwound a function of a life that is over.
+        self._is_stray = self._facts[1].startswith("outside-")
 
     def __enter__(self) -> None:
-        self._ledger.write("ran", *self._facts)
+        self._write("ran")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ledger.write("done" if kind is None else "raised", *self._facts)
+        self._write("done" if kind is None else "raised")
+
+    def _write(self, kind: str) -> None:
+        self._ledger.write(f"stray {kind}" if self._is_stray else kind, *self._facts)

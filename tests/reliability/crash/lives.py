@@ -16,7 +16,7 @@ import selectors
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from tests.reliability.crash.places import Place, SqlitePlace
 from tests.reliability.crash.scenario import SETTINGS, Scenario, Scene
 
 LIFE_SECONDS = 120.0
+PATIENCE = 2
 EPOCH_US = 1_700_000_000_000_000
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())
@@ -113,6 +114,8 @@ class Life:
         self._loop.set_exception_handler(lambda loop, context: None)
         self._store = self._made_store(self._system(time if virtual else None))
         ledgers.use(self.ledger)
+        # Whoever keeps log records keeps tracebacks, and with them the functions of the dead.
+        logging.getLogger("holdfast").propagate = False
         failpoints.arm(self._hook)
         task = self._loop.create_task(self._main())
         task.add_done_callback(lambda _: self._loop.stop())
@@ -123,6 +126,7 @@ class Life:
                 task.result()
         finally:
             failpoints.disarm()
+            logging.getLogger("holdfast").propagate = True
             self.ledger.close()
             self._abandon()
         return Lived(self.crashed, self.hits, time.seconds)
@@ -159,7 +163,6 @@ class Life:
 
     def _abandon(self) -> None:
         """Free what the dead life held, with none of its code left to run later, inside somebody else's life."""
-        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # nobody wants to hear what the dead complain of
         asyncio._set_running_loop(self._loop)
         while left := asyncio.all_tasks(self._loop) - self._closed:  # what is unwound may make new ones
             self._closed |= left
@@ -168,9 +171,6 @@ class Life:
                 with contextlib.suppress(BaseException):
                     task.get_coro().close()  # type: ignore[union-attr]
         asyncio._set_running_loop(None)
-        if self.crashed:
-            gc.collect()  # now: functions that are collected in another life would write to its ledger
-        sys.unraisablehook = hook
         store: Any = self._store
         with contextlib.suppress(BaseException):
             if isinstance(store, SqliteStore) and store._db is not None:
@@ -219,11 +219,30 @@ class Life:
         return store
 
 
+@contextlib.contextmanager
+def buried() -> Iterator[None]:
+    """Whoever dies in this block is gone after it: functions collected in another life would write to its ledger."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # nobody wants to hear what the dead complain of
+    try:
+        yield
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+
+
 async def perform(scenario: Scenario, engine: hf.Engine) -> None:
     """What a life does with its engine."""
     scene = Scene(engine)
+
+    async def play() -> None:
+        """A client whose question met a server that was just dying asks again; what it wants done is done once."""
+        for _ in range(PATIENCE):
+            with contextlib.suppress(hf.StoreUnavailable):
+                return await scenario.play(scene)
+        return await scenario.play(scene)
+
     if scenario.has_worker:
         async with engine.worker(queues=["default", "elsewhere"], concurrency=scenario.concurrency):
-            await scenario.play(scene)
+            await play()
     else:
-        await scenario.play(scene)
+        await play()

@@ -127,7 +127,8 @@ def _recorded_once(named: str, work: list[Row]) -> None:
 def _is_without_gaps(named: str, what: str, last: int, found: list[int], run: Row) -> None:
     found.sort()
     must(len(set(found)) == len(found), "G2", f"{named}: a number of its {what} was given twice: {found}")
-    must(not found or found[-1] <= last, "G10", f"{named} says its {what} ends at {last}, and it ends at {found[-1:]}")
+    ends = found[-1] if found else 0
+    must(ends == last, "G10", f"{named} says its {what} ends at {last}, and it ends at {ends}")
     if what == "stream":
         must(
             found == list(range(1, last + 1)), "G10", f"{named} says its {what} has {last} entries, and it has {found}"

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -159,7 +160,8 @@ class PostgresPlace:
     def _forget(self) -> None:
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            self._loop.run_until_complete(connection.close())
+            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # the server may have been stopped
+                self._loop.run_until_complete(connection.close(timeout=5))
 
     def _ask(self, sql: str) -> list[Row]:
         return [dict(row) for row in self._run("fetch", sql)]

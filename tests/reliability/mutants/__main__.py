@@ -57,6 +57,7 @@ def main() -> int:
             if not as_wanted:
                 lives.append(number)
             word = ("healthy" if asked.healthy else "killed") if as_wanted else hunted.verdict.upper()
+            word = "killed: hangs" if as_wanted and hunted.verdict == "hangs" else word
             print(f"{number:3} {word:14} {hunted.seconds:5.1f} s  {everything[number].bug}", flush=True)
             print(f"    {hunted.by or ' '.join(everything[number].tests)}", flush=True)
             if asked.show or not as_wanted:

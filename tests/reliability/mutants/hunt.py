@@ -59,6 +59,7 @@ def _run(bug: Mutant, sources: Path) -> Hunted:
     output = done.stdout + done.stderr
     found = _FAILURE.search(output)
     verdict = {PASSED: "passed", FAILED: "failed"}.get(done.returncode, f"no verdict ({done.returncode})")
-    return Hunted(
-        done.returncode == FAILED, verdict, found[1] if found else "", time.monotonic() - started, output[-6000:]
-    )
+    if done.returncode == FAILED and found is None:
+        verdict = "hangs"  # noticed too; but a machine that is very busy looks the same, so it is told apart
+    by = found[1] if found else ""
+    return Hunted(done.returncode == FAILED, verdict, by, time.monotonic() - started, output[-6000:])

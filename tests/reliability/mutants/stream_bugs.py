@@ -162,7 +162,7 @@ STREAMS: tuple[Mutant, ...] = (
         "a remembered state is found without the mark of its checkpoint",
         "I44, K5",
         "models/state_memory.py",
-        "    return int(hash_parts((key, str(at)))[:_MARK_DIGITS], 16)\n",
+        "    return int(key[:_MARK_DIGITS], 16) ^ (at & _MARK_BITS)\n",
         "    return 7\n",
         *("tests/graphs/test_semantics.py", "tests/kernel/test_fused_graphs.py"),
         slow=True,

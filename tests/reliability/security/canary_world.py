@@ -6,6 +6,7 @@ None of them puts the secret into the text of an exception: what an author write
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -86,10 +87,8 @@ class Canaries:
         @hf.workflow(registry=registry)
         async def converse(secret: Secret) -> Secret:
             heard = await hf.wait_for(told)
-            try:
+            with suppress(Unlucky):
                 await stumble(heard.value)
-            except Unlucky:
-                pass
             return await whisper(secret)
 
         @hf.workflow(registry=registry)
@@ -110,12 +109,16 @@ class Canaries:
             def decide(self, now: Any, state: int, input: Said) -> Any:
                 if input.id == "undecided":
                     raise Unlucky("something else")
+                if input.id == "strange":
+                    return hf.Decision.event([input.word])
                 return hf.Decision.event(Heard(input.word)).with_effect(Tell(input.word))
 
             def is_terminal(self, state: int) -> bool:
                 return False
 
-            async def handle(self, effect: Tell, ctx: Any) -> None:
+            async def handle(self, effect: Tell, ctx: Any) -> Any:
+                if ctx.workflow_id == "foreign":
+                    return effect
                 raise Unlucky("something else")
 
         @hf.projection(Listener, name="ears", retry=QUICK, registry=registry)
@@ -143,9 +146,21 @@ class Canaries:
         async def spoil(state: Letter) -> dict[str, Any]:
             raise Unlucky("something else")
 
-        letters.start_at("look_up")
+        @letters.node(retry=QUICK)
+        async def answer_wrongly(state: Letter) -> Any:
+            return [state["word"]]
+
+        @letters.node(retry=QUICK)
+        async def answer_elsewhere(state: Letter) -> Any:
+            return hf.Stop([state["word"]])  # type: ignore[arg-type]
+
+        @letters.node(retry=QUICK)
+        async def answer_of_another_type(state: Letter) -> Any:
+            return {"word": [state["word"]]}
+
+        letters.start_at("look_up", "answer_wrongly", "answer_elsewhere", "answer_of_another_type")
         letters.edge("look_up", "spoil")
-        letters.finish("spoil")
+        letters.finish("spoil", "answer_wrongly", "answer_elsewhere", "answer_of_another_type")
 
         self.actions = (whisper, stumble, give_the_wrong_thing, give_too_much, take_too_long)
         self.functions = (lose, relay, trip)

@@ -1,4 +1,4 @@
-"""The actions of all programs. Each call tells the ledger, takes some virtual time, and fails as often as it is told."""
+"""The actions of all programs. Each call tells the ledger, takes virtual time, and fails as often as it is told."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Done(TypedDict):
     nonce: int
 
 
-def enter(world: World) -> None:
-    """From now on actions belong to this world."""
-    _worlds[:] = [world]
+def enter(world: World | None) -> None:
+    """From now on actions belong to this world, or to none."""
+    _worlds[:] = [] if world is None else [world]
 
 
 def here() -> World:

@@ -46,6 +46,13 @@ class Built(Basis):
         if self.dice.random() < 0.3:
             await self.start(self.dag)  # I12: the same run
 
+    async def open_runs(self, engine: hf.Engine) -> list[str]:
+        still = await super().open_runs(engine)
+        if self.wish == "pause":  # a pause that nobody waited for any more may have come after the resume
+            for run in still:
+                await engine.get(run).resume()
+        return still
+
     async def check(self, engine: hf.Engine) -> None:
         run = self.runs[self.name]
         row = (await engine.store.runs([run]))[0]

@@ -1,4 +1,4 @@
-"""Durable functions that interpret random scripts: actions, sleeps, events, branches, children, rollbacks, new lives."""
+"""Durable functions that follow random scripts: actions, sleeps, events, branches, children, rollbacks, new lives."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Graphs(Basis):
         self._check_records()
 
     def _check_records(self) -> None:
-        """I42, I45: what an attempt was answered was answered once; one that failed is followed by one that asks anew."""
+        """I42, I45: an attempt is answered once, and one that follows a failure asks anew."""
         for subject, seen in self.world.ledger.notes.items():
             if subject.startswith(f"seen {self.name} "):
                 made = self.world.ledger.notes[subject.removeprefix("seen ")]

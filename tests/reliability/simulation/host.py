@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import holdfast as hf
-from holdfast.core.operations import Operation
+from holdfast.core.operations import Operation, PauseRun, ResumeRun, WorkOperation
 from holdfast.runtime.system import InlineExecutor, RealIds, System
 from holdfast.testing.engines import SeededRandomness
 from tests.reliability.simulation.actions import registry
@@ -129,13 +129,21 @@ class Host:
         """K8: an operation that is submitted a second time changes nothing, at once or later."""
         submit, world = engine.coordinator.submit, self.world
 
+        def fenced(operation: Operation) -> asyncio.Future[Any]:
+            future = submit(operation)
+            if isinstance(operation, WorkOperation) and world.shadow.is_stale(operation):
+                world.ledger.met["late reports"] += 1
+                future.add_done_callback(lambda _: world.refused(operation, future))
+            return future
+
         def again(operation: Operation) -> None:
             if engine._coordinator is not None:
-                submit(operation).add_done_callback(_seen)
+                fenced(operation).add_done_callback(_seen)
 
         def submitted(operation: Operation) -> asyncio.Future[Any]:
-            future = submit(operation)
-            if world.faults.repeat and world.dice.random() < world.faults.repeat:
+            future = fenced(operation)
+            wish = isinstance(operation, PauseRun | ResumeRun)  # a second time it is another wish
+            if world.faults.repeat and not wish and world.dice.random() < world.faults.repeat:
                 world.ledger.met["repeated"] += 1
                 world.loop.call_later(world.dice.choice((0.0, 0.0, 0.3, 2.0)) * world.dice.random(), again, operation)
             if world.faults.forget and world.dice.random() < world.faults.forget:

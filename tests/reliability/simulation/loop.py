@@ -1,9 +1,9 @@
 """An event loop for several simulated processes: virtual time, and dice that say who goes on next.
 
-Theory of operation. Everything that runs belongs to a *lane*, which stands for a process: a context variable says which,
-so tasks, timers and callbacks inherit it from whoever made them. Within a lane callbacks run in the order in which they
-were made, as asyncio promises; between lanes the dice decide. A lane can be frozen (its callbacks wait, as those of a
-stopped process do) or dead (they are dropped, as those of a killed one are: no `finally` of it runs).
+Theory of operation. Everything that runs belongs to a *lane*, which stands for a process: a context variable says
+which, so tasks, timers and callbacks inherit it from whoever made them. Within a lane callbacks run in the order in
+which they were made, as asyncio promises; between lanes the dice decide. A lane can be frozen (its callbacks wait, as
+those of a stopped process do) or dead (they are dropped, as those of a killed one are: no `finally` of it runs).
 
 When no lane has anything to do, time jumps to the next timer. Nothing ever waits, and the same dice give the same run.
 """

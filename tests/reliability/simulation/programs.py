@@ -1,4 +1,4 @@
-"""What a seed runs: programs of all models, made by dice. Each drives its runs like a client, and checks them at the end."""
+"""What a seed runs: programs of all models, made by dice. Each drives its runs as a client does, and checks them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.core.operations import Handed
+from holdfast.core.operations import Handed, WorkOperation
 from holdfast.core.rows import (
     CANCELLED,
     COMPLETED,
@@ -126,6 +126,15 @@ class Shadow:
             expected = lengths.get(row.run, 0) + 1
             must(row.sequence == expected, "G2", f"{what} of {row.run} goes on with {row.sequence}, not {expected}")
             lengths[row.run] = row.sequence
+
+    def is_stale(self, report: WorkOperation) -> bool:
+        """Whether somebody else has been given the item since."""
+        work = self.work.get((report.run, report.node, report.attempt))
+        return work is not None and work.token > report.token
+
+    def open_runs(self) -> list[str]:
+        """Runs that have not ended, children among them. A projection is owned for as long as its owner lives."""
+        return [run.id for run in self.runs.values() if not run.ended and run.model != "projection"]
 
     async def check_store(self, store: Store) -> None:
         """G1: everything that was committed is there, as it was committed."""

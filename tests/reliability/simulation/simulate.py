@@ -7,10 +7,11 @@ import contextlib
 import gc
 import logging
 import shutil
+import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ KINDS: tuple[Any, ...] = (Built, Built, Classes, Functions, Functions, Functions
 LIVELY_LEASES = 3  # how long a run that could go on may stand still, once nothing is broken any more
 SOON_SECONDS = 90.0  # by then everything must have ended: no program needs half of it
 SQLITE_ONE_IN = 10
+SEEDS_A_FUNERAL = 20
 
 
 @dataclass(slots=True)
@@ -58,19 +60,40 @@ class Verdict:
 def simulate(seed: int, *, store: str | None = None, faults: Faults | None = None, trace: bool = False) -> Verdict:
     """Run a seed. The same seed gives the same verdict, to the last commit."""
     kind = store or ("sqlite" if seed % SQLITE_ONE_IN == SQLITE_ONE_IN - 1 else "memory")
-    with _quiet(), _folder(kind) as folder:
-        world = World(seed, file=None if folder is None else folder / "simulated.db", faults=faults)
-        world.trace = [] if trace else None
-        verdict = Verdict(seed, kind, shown(world.faults))
-        enter(world)
-        try:
-            world.run(lambda: _seed(world))
-        except Exception as error:
-            verdict.broken = f"{type(error).__name__}: {error}"
-        verdict.digest, verdict.seconds = world.digest, world.loop.time()
-        verdict.runs, verdict.commits = len(world.shadow.runs), world.shadow.commits
-        verdict.callbacks, verdict.met = world.loop.callbacks, world.ledger.met
-        verdict.trace = world.trace or []
+    with undisturbed(), _folder(kind) as folder:
+        return _simulate(seed, kind, folder, faults, trace)
+
+
+def simulate_all(seeds: Iterable[int], *, store: str | None = None, trace: bool = False) -> Iterator[Verdict]:
+    """Run many seeds: what they leave behind is collected now and then, and what is loaded is not looked at."""
+    gc.collect()
+    gc.freeze()
+    try:
+        with undisturbed():
+            for number, seed in enumerate(seeds, 1):
+                yield simulate(seed, store=store, trace=trace)
+                if number % SEEDS_A_FUNERAL == 0:
+                    _bury_the_dead()
+    finally:
+        gc.unfreeze()
+
+
+def _simulate(seed: int, kind: str, folder: Path | None, faults: Faults | None, trace: bool) -> Verdict:
+    """Nothing but the verdict outlives this call."""
+    world = World(seed, file=None if folder is None else folder / "simulated.db", faults=faults)
+    world.trace = [] if trace else None
+    verdict = Verdict(seed, kind, shown(world.faults))
+    enter(world)
+    try:
+        world.run(lambda: _seed(world))
+    except Exception as error:
+        verdict.broken = f"{type(error).__name__}: {error}"
+    finally:
+        enter(None)
+    verdict.digest, verdict.seconds = world.digest, world.loop.time()
+    verdict.runs, verdict.commits = len(world.shadow.runs), world.shadow.commits
+    verdict.callbacks, verdict.met = world.loop.callbacks, world.ledger.met
+    verdict.trace = world.trace or []
     return verdict
 
 
@@ -80,7 +103,7 @@ async def _seed(world: World) -> None:
     hosts = dice.randint(1, 3)
     for _ in range(hosts):
         world.begin_host()
-    programs: list[Program] = [dice.choice(KINDS)(world, number) for number in range(dice.randint(1, 5))]
+    programs: list[Program] = [dice.choice(KINDS)(world, number) for number in range(dice.randint(1, 6))]
     driving = [asyncio.create_task(program.drive()) for program in programs]
     await world.mischief.rage(LEASE_SECONDS * dice.uniform(1.0, 4.0), hosts)
     world.faults = world.stormy.calmed()
@@ -114,17 +137,18 @@ async def _until_all_is_done(
         pending = await world.ask(lambda engine: _open_runs(engine, programs))
         if not pending:
             return
-        await _check_lively(world, pending, calm_since)
+        await _check_lively(world, calm_since)
     told = await world.ask(lambda engine: _explained(engine, pending))
     undriven = [program.name for program, task in zip(programs, driving, strict=True) if not task.done()]
     must(False, "G9", f"{SOON_SECONDS:g} s after the last fault {undriven or ''} is not done: {told}")
 
 
-async def _check_lively(world: World, pending: list[str], calm_since: float) -> None:
+async def _check_lively(world: World, calm_since: float) -> None:
     """G9: what could run is taken up within three leases, and what was leased to somebody who is gone, too."""
     patience_us = int(LIVELY_LEASES * LEASE_SECONDS * 1e6)
     now, calm_us = world.now_us(), world.start_us + int(calm_since * 1e6)
-    still = [run for run in pending if max(world.shadow.touched[run], calm_us) < now - patience_us]
+    touched = world.shadow.touched
+    still = [run for run in world.shadow.open_runs() if max(touched[run], calm_us) < now - patience_us]
     for run in still:
         due = [
             work
@@ -174,8 +198,11 @@ class _NoWatchdog(RunWatchdog):
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """No threads, no logs, and no garbage collection in the middle: it would run what is abandoned."""
+    if not gc.isenabled():  # we are inside of another one
+        yield
+        return
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     gc.disable()
@@ -184,8 +211,23 @@ def _quiet() -> Iterator[None]:
             warnings.simplefilter("ignore", RuntimeWarning)  # what the dead had begun is awaited by nobody
             yield
     finally:
+        _bury_the_dead()
         gc.enable()
         logging.disable(disabled)
+
+
+def _bury_the_dead() -> None:
+    """Collect what is suspended somewhere and would rather go on; what it says to that is of no interest."""
+    told, sys.unraisablehook = sys.unraisablehook, _ignore
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+    finally:
+        sys.unraisablehook = told
+
+
+def _ignore(_: object) -> None: ...
 
 
 @contextlib.contextmanager
@@ -193,7 +235,7 @@ def _folder(kind: str) -> Iterator[Path | None]:
     if kind != "sqlite":
         yield None
         return
-    memory = Path("/dev/shm")  # noqa: S108 - a disk whose fsync costs nothing, where there is one
+    memory = Path("/dev/shm")  # a disk whose fsync costs nothing, where there is one
     folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
     try:
         yield folder

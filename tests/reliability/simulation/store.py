@@ -1,4 +1,4 @@
-"""A store as one simulated process sees it: the real one, behind a layer where calls are late, fail or are not answered.
+"""A store as one simulated process sees it: the real one, behind a layer where calls are late, fail or get no answer.
 
 A call takes effect at one moment, which is when the real store is called: nothing waits inside a transaction. What the
 layer adds comes before that moment and after it. So the order of commits is known, and the shadow is told of each.

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
-from tests.reliability.simulation.simulate import simulate
+from tests.reliability.simulation.simulate import simulate, simulate_all
 
 SEEDS = 2_000
 SLICES = 10
@@ -17,14 +15,12 @@ SLICES = 10
 
 @pytest.mark.parametrize("number", range(SLICES))
 def test_g9_no_seed_breaks_a_promise_while_faults_last_or_leaves_anything_stuck_when_they_stop(number: int) -> None:
-    gc.collect()
-    gc.freeze()
     first = number * SEEDS // SLICES
-    broken = []
-    for seed in range(first, first + SEEDS // SLICES):
-        verdict = simulate(seed)
-        if verdict.broken:
-            broken.append(f"{verdict.broken}\n    make simulate SEEDS={seed}")
+    broken = [
+        f"{verdict.broken}\n    make simulate SEEDS={verdict.seed}"
+        for verdict in simulate_all(range(first, first + SEEDS // SLICES))
+        if verdict.broken
+    ]
     assert not broken, "\n".join(broken)
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import holdfast as hf
-from holdfast.core.operations import Handed
+from holdfast.core.operations import REPEATED, STALE, Handed, WorkOperation
 from holdfast.core.rows import RUNS, WORK
 from holdfast.core.view import Changes
 from holdfast.runtime.system import InlineExecutor
 from holdfast.store.memory import MemoryStore
 from tests.reliability.simulation.faults import LEASE_SECONDS, Faults, faults_of
 from tests.reliability.simulation.host import Host, SkewedClock
-from tests.reliability.simulation.ledger import Broken, Ledger
+from tests.reliability.simulation.ledger import Broken, Ledger, must
 from tests.reliability.simulation.loop import Lane, SimulatedLoop
 from tests.reliability.simulation.mischief import Mischief
 from tests.reliability.simulation.shadow import Shadow
@@ -96,6 +96,13 @@ class World:
         if handed:
             self.note(host, "claim", [(*WORK.key(item.work), item.work.token) for item in handed])
             self._checked(lambda: self.shadow.on_claim(handed, self.now_us()))
+
+    def refused(self, operation: WorkOperation, answer: asyncio.Future[Any]) -> None:
+        """K3: tokens grow, so what is late when it is submitted is refused, or was recorded the first time."""
+        if not answer.cancelled() and answer.exception() is None:
+            verdict = getattr(answer.result(), "verdict", STALE)
+            told = f"{type(operation).__name__} with the old token {operation.token} was {verdict}: {operation}"
+            self._checked(lambda: must(verdict in (STALE, REPEATED), "K3", told))
 
     def _checked(self, check: Callable[[], None]) -> None:
         """What is broken is kept: the code under test must not catch it."""

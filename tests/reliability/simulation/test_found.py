@@ -1,0 +1,151 @@
+"""Faults that the simulation found, each on its own. The seed is the one that showed it, with the code of that day."""
+
+from __future__ import annotations
+
+import asyncio
+
+import holdfast as hf
+from holdfast.core.queries import Attempts
+from holdfast.core.rows import COMPLETED, LEASED, READY, WORK, Work
+from holdfast.core.view import RowCache, View
+from holdfast.runtime.system import RealClock
+from holdfast.store.contract import ClaimRequest, CodeSeen
+from holdfast.store.memory import MemoryStore
+from holdfast.testing import engine_in_memory
+from tests.reliability.simulation.faults import Faults
+from tests.reliability.simulation.simulate import undisturbed
+from tests.reliability.simulation.world import World
+
+IDLE_SECONDS = 20.0
+WAKES_A_SECOND = 15  # of a worker with nothing to do: claims, heartbeats, sweeps and projections
+
+
+class Flaky:
+    """A function that waits for two words while an action of it waits for its second attempt, and another function."""
+
+    def __init__(self) -> None:
+        self.registry = hf.Registry()
+        self.attempts: list[int] = []
+        self.word = hf.event("word", int, registry=self.registry)
+
+        @hf.action(registry=self.registry, retry=hf.Retry(attempts=3, base=10.0, cap=100.0))
+        async def flaky() -> str:
+            self.attempts.append(hf.current().node.attempt)
+            if len(self.attempts) == 1:
+                raise ValueError("once")
+            return "ok"
+
+        async def hear() -> int:
+            return [(await hf.wait_for(self.word)).value for _ in range(2)][-1]
+
+        @hf.workflow(registry=self.registry)
+        async def both() -> list[int | str]:
+            return list(await asyncio.gather(flaky(), hear()))
+
+        @hf.workflow(registry=self.registry)
+        async def other() -> None:
+            await hf.wait_for(self.word)
+
+        self.both, self.other = both, other
+
+
+async def test_g3_a_call_that_waits_for_its_second_attempt_is_not_made_again_by_who_replays_the_function() -> None:
+    """Seed 13. It was called at once, as a first attempt, beside the one in the work table; then nothing went on."""
+    made = Flaky()
+    async with engine_in_memory(registry=made.registry, resident_functions=1) as (engine, clock):
+        run = await engine.start(made.both)
+        await engine.settle()
+        await engine.start(made.other)  # takes the one place in memory: the first is replayed when it is woken
+        await engine.settle()
+        await engine.send(made.word, 1, to=run)
+        await engine.settle(timeout=5)
+        assert made.attempts == [1]
+        await engine.send(made.word, 2, to=run)
+        await clock.advance(seconds=60)
+        assert await run.result(timeout=5) == ["ok", 2]
+        assert made.attempts == [1, 2]
+
+
+def test_k5_attempts_that_begin_with_the_second_are_found_among_remembered_rows_as_they_are_in_the_store() -> None:
+    """Seed 13. The first attempt of a function's call is made by its driver and has no row."""
+    rows = [
+        Work(run="r", node="1#1", attempt=2, workflow="w", status="failed"),
+        Work(run="r", node="1#1", attempt=3, workflow="w", status=READY),
+    ]
+    cache = RowCache()
+    cache.of_run("r").whole = True
+    for row in rows:
+        cache.learn(WORK, row)
+    assert View(cache, now=0, optimistic=True).find(Attempts("r", frozenset({"1#1"}))) == rows
+
+
+class Stumbling(MemoryStore):
+    """Fails once, when the engine is connected and has not begun."""
+
+    stumbled = False
+
+    async def see_code(self, code: object, *, serve: bool = False, again: bool = False) -> CodeSeen:
+        if not self.stumbled:
+            self.stumbled = True
+            raise hf.StoreUnavailable("gone for a moment")
+        return await super().see_code(code, serve=serve, again=again)  # type: ignore[arg-type]
+
+
+async def test_g9_an_engine_whose_opening_failed_can_be_opened_again() -> None:
+    """Seed 24. It stayed half open: it kept its connection, and refused to be opened."""
+    engine = hf.Engine("memory://", store=Stumbling(RealClock()), registry=hf.Registry())
+    try:
+        await engine.open()
+    except hf.StoreUnavailable:
+        await engine.open()
+    assert await engine.find() is not None
+    await engine.close()
+
+
+async def test_g9_work_whose_task_was_stopped_before_its_first_step_is_taken_up_again() -> None:
+    """Seed 1760. A worker counted it as running for ever, and nobody else could have it."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def act() -> int:
+        return 7
+
+    async with engine_in_memory(registry=registry, hand_over=False) as (engine, _):
+        (worker,) = engine.local_workers
+        worker._stopping = True  # it claims nothing by itself for a moment
+        run = await engine.start(act)
+        request = ClaimRequest(worker=worker.id, queue="default", limit=1, workflows=("act",), actions=("act",))
+        (handed,) = await engine.store.claim(request)
+        worker._launch(handed)
+        worker._lose_everything("its heartbeats did not get through")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert worker.running == []
+        worker._stopping = False
+        assert handed.work.status == LEASED
+        worker._launch(handed)  # as its next look at what it holds does
+        assert await run.result(timeout=5) == 7
+        assert (await engine.store.runs([run.id]))[0].status == COMPLETED
+
+
+def test_idle_workers_wake_a_few_times_a_second() -> None:
+    """Seed 2. Workers that own no projection looked at the streams every 2 ms, and who owned one looked every 1 ms."""
+    with undisturbed():
+        wakes = _wakes_a_second(workers=3)
+    assert 1 < wakes < WAKES_A_SECOND
+
+
+def _wakes_a_second(workers: int) -> float:
+    world = World(2, faults=Faults())
+    counted: list[int] = []
+
+    async def idle() -> None:
+        for _ in range(workers):
+            world.begin_host()
+        await asyncio.sleep(2.0)
+        counted.append(world.loop.callbacks)
+        await asyncio.sleep(IDLE_SECONDS)
+        counted.append(world.loop.callbacks)
+
+    world.run(idle)
+    return (counted[1] - counted[0]) / IDLE_SECONDS / workers
