@@ -364,8 +364,11 @@ class Coordinator:
                     return
                 if tries > 2:
                     await asyncio.sleep(0.001 * min(tries, 50))
-                if tries > CONFLICTS_BEFORE_HALVING and len(batch) > 1:  # one that always conflicts must be alone
+                if tries > CONFLICTS_BEFORE_HALVING and len(batch) > 1:  # one that always conflicts must be alone,
                     await self._apply_halves(batch, aside_already)
+                    return
+                if tries > CONFLICTS_BEFORE_HALVING and not aside_already:  # and must not keep the others waiting
+                    self._set_aside(batch)
                     return
             except HoldfastError as error:
                 if len(batch) == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 VERSION = 1
@@ -147,10 +147,6 @@ class Interrupt:
     node: str
     payload: Any
     since: datetime
-
-
-def moment(microseconds: int) -> datetime:
-    return datetime.fromtimestamp(microseconds / 1e6, UTC)
 
 
 def _iso(when: datetime) -> str:

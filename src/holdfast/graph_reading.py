@@ -17,6 +17,7 @@ from holdfast.core.queries import (
 )
 from holdfast.core.rows import BLOCKED, LEASED, NODE, Checkpoint, Recorded, Run, Work
 from holdfast.core.state_items import node_of, run_seed, step_of
+from holdfast.core.stored import moment
 from holdfast.graph_documents import Checkpoint as CheckpointDocument
 from holdfast.graph_documents import (
     Interrupt,
@@ -24,7 +25,6 @@ from holdfast.graph_documents import (
     SchedulerMetrics,
     SchedulerState,
     WorkItem,
-    moment,
 )
 from holdfast.graph_steps import GraphWithoutCode, Step, each_step, labels_of
 from holdfast.models.state_code import GRAPH

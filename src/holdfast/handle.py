@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ from holdfast.core.codec import ErrorRecord, decode_error, decode_stored_result,
 from holdfast.core.dag_document import document, frozen, parse_document, stored_nodes
 from holdfast.core.errors import (
     DagError,
+    HoldfastError,
     RunCancelled,
     RunFailed,
     RunPaused,
@@ -52,6 +53,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.state_operations import AnswerPerson
+from holdfast.core.stored import moment, undecided
 from holdfast.dag_reading import AncestryReport, check_ancestry, check_code, rewired_nodes
 from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
@@ -200,7 +202,12 @@ class Handle(Generic[R]):
     # -- what can be asked of it
 
     async def _ask(self, operation: Operation) -> Changed:
-        changed: Changed = await self._engine.coordinator.submit(operation)
+        try:
+            changed: Changed = await self._engine.coordinator.submit(operation)
+        except HoldfastError:
+            raise
+        except Exception as error:  # no code of a user's is asked here
+            raise undecided(operation, error) from error
         return changed
 
     async def cancel(self, *, force: bool = False, by: str = "an operator") -> bool:
@@ -297,7 +304,7 @@ class Handle(Generic[R]):
             HistoryEntry(
                 sequence=entry.sequence,
                 kind=entry.kind,
-                at=_time(entry.at),
+                at=moment(entry.at),
                 data=readable_entry(entry, self._engine.codecs),
             )
             for entry in await self._engine.store.history(self.id)
@@ -458,12 +465,8 @@ def _what_helps(row: Run) -> str:
     return f"after a fix, `holdfast retry {row.id}` goes on where it stopped"
 
 
-def _time(microseconds: int) -> datetime:
-    return datetime.fromtimestamp(microseconds / 1e6, UTC)
-
-
 def _iso(microseconds: int) -> str:
-    return _time(microseconds).isoformat().replace("+00:00", "Z")
+    return moment(microseconds).isoformat().replace("+00:00", "Z")
 
 
 def _node_state(node: str, name: str, work: Work | None, absent: str = "pending") -> NodeState:
@@ -476,8 +479,8 @@ def _node_state(node: str, name: str, work: Work | None, absent: str = "pending"
         state=work.status,
         attempt=work.attempt,
         detail=detail,
-        started_at=None if work.started is None else _time(work.started),
-        completed_at=None if work.finished is None else _time(work.finished),
+        started_at=None if work.started is None else moment(work.started),
+        completed_at=None if work.finished is None else moment(work.finished),
         error=None if work.error is None else decode_error(work.error).message,
     )
 
@@ -489,8 +492,8 @@ def _execution(work: Work, name: str) -> StepExecution:
         attempt=work.attempt,
         state=work.status,
         worker=work.worker,
-        started_at=None if work.started is None else _time(work.started),
-        completed_at=None if work.finished is None else _time(work.finished),
+        started_at=None if work.started is None else moment(work.started),
+        completed_at=None if work.finished is None else moment(work.finished),
         error=None if work.error is None else decode_error(work.error),
         outcome=None if work.outcome is None else readable(work.outcome),
         ancestry_hash=work.ancestry,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from holdfast.core.codec import DEFAULT_CODECS, Codecs, Encoded, decode_error, u
 from holdfast.core.errors import HoldfastError, UsageError
 from holdfast.core.function_operations import CONTINUED, ENDED_RUN, EVENT, FAILURE, RESULT, Entry, entry_of
 from holdfast.core.rows import RUN_STATUSES, History, Run
+from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.start_options import checked_text, microseconds
 from holdfast.store.contract import FindRuns
@@ -141,6 +142,6 @@ def _info(row: Run) -> RunInfo:
         priority=row.priority,
         tags=readable(row.tags),
         reason=row.reason,
-        created_at=datetime.fromtimestamp(row.created / 1e6, UTC),
-        finished_at=None if row.finished is None else datetime.fromtimestamp(row.finished / 1e6, UTC),
+        created_at=moment(row.created),
+        finished_at=None if row.finished is None else moment(row.finished),
     )

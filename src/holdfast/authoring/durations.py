@@ -10,6 +10,7 @@ import math
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.errors import UsageError
+from holdfast.core.stored import moment
 
 __all__ = ["LONGEST_SPAN", "instant", "instant_us", "span_us"]
 
@@ -52,7 +53,7 @@ def instant_us(what: str, at: object) -> int:
 
 def instant(microseconds: int) -> datetime:
     """Microseconds since 1970 as an aware datetime in UTC."""
-    return EPOCH + timedelta(microseconds=microseconds)
+    return moment(microseconds)
 
 
 def _timedelta(what: str, unit: str, amount: object) -> timedelta:

@@ -12,6 +12,7 @@ from holdfast.cli.failures import FAILED, USAGE, Failure, note
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
 from holdfast.cli.output import print_json, print_table, progress, say
 from holdfast.cli.times import moment_of, shown_moment
+from holdfast.core.stored import moment
 
 if TYPE_CHECKING:
     from holdfast.core.rows import Hold
@@ -98,9 +99,7 @@ async def maintenance_status(options: Options) -> None:
         rows = []
         for hold in holds:
             mode = "drained" if hold.scope == "drain" else "maintenance"
-            rows.append(
-                [_described(hold), mode, hold.by, shown_moment(datetime.fromtimestamp(hold.since / 1e6, UTC), now)]
-            )
+            rows.append([_described(hold), mode, hold.by, shown_moment(moment(hold.since), now)])
         print_table(["WHAT", "MODE", "BY", "SINCE"], rows)
 
 

@@ -6,7 +6,7 @@ decider's code makes of the events; without that code, the last snapshot has to 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from holdfast.core.decider_operations import DECIDER, INPUT_EVENT
 from holdfast.core.errors import HoldfastError
 from holdfast.core.queries import AllWork, DeadEvents, ObservationsOf, OpenWork, QueuedEvents, SnapshotOf, StreamAfter
 from holdfast.core.rows import EFFECT, LEASED, OPEN_WORK, READY, TIMER, Event, Fact, Observation, Run, Snapshot, Work
+from holdfast.core.stored import moment
 from holdfast.models.decider import timer_key
 from holdfast.runtime.folds import folded_now, folded_up_to
 
@@ -306,7 +307,7 @@ def _without_type(data: Any) -> Any:
 
 
 def _moment(at: int) -> datetime:
-    return datetime.fromtimestamp(at / 1e6, UTC)
+    return moment(at)
 
 
 def _asked(item: Work) -> tuple[int, int]:

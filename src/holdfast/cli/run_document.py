@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.cli.times import moment_of
+from holdfast.core.stored import moment
 
 if TYPE_CHECKING:
     from holdfast.cli.graph_document import GraphShown
@@ -142,7 +143,7 @@ async def gather(
         queue=row.queue,
         priority=row.priority,
         tags=json.loads(row.tags),
-        created_at=datetime.fromtimestamp(row.created / 1e6, UTC),
+        created_at=moment(row.created),
         started_at=moment_of(row.started),
         finished_at=moment_of(row.finished),
         due_at=None if is_instance or row.model == GRAPH else moment_of(row.due or None),  # whose `due` is a count
@@ -187,7 +188,7 @@ async def _waits(engine: Engine, row: Run) -> tuple[WaitShown, ...]:
             status=others[wait.ended].status if wait.ended in others else None,
             address=wait.address,
             code=wait.name,
-            since=datetime.fromtimestamp(wait.since / 1e6, UTC),
+            since=moment(wait.since),
         )
         for wait in waits
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from holdfast.core.errors import RunError
 from holdfast.core.state_outcomes import Sent, joined
 
 ORDER_KEY_DIGITS = 16
@@ -35,7 +36,12 @@ class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 def step_of(address: str) -> int:
     """The step that an item's work belongs to."""
-    return int(address.rpartition("@")[2].partition(".")[0])
+    number = address.rpartition("@")[2].partition(".")[0]
+    if not number.isdecimal():
+        raise RunError(
+            f"{address!r:.80} is not the address of a graph's work", hint="the row was changed by hand or damaged"
+        )
+    return int(number)
 
 
 def node_of(address: str) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from holdfast.core.stored import read_stored
+
 Fields = Mapping[str, bytes]
 """A state or a part of one: the fields that have a value, each as canonical JSON."""
 
@@ -46,7 +48,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
 
 def decode_outcome(data: bytes | None) -> Outcome:
     """What was stored; a node that was skipped gave nothing."""
-    return NOTHING if data is None else _decoder.decode(data)
+    return NOTHING if data is None else read_stored(_decoder.decode, data, "what a node gave")
 
 
 def with_sent(fields: Fields, sent: Sent | None) -> Fields:
@@ -61,4 +63,5 @@ def joined(fields: Fields) -> bytes:
 
 def split(data: bytes | msgspec.Raw) -> dict[str, bytes]:
     """The fields of a JSON object."""
-    return {name: bytes(value) for name, value in _object_decoder.decode(data).items()}
+    fields = read_stored(_object_decoder.decode, data, "the state of a graph")
+    return {name: bytes(value) for name, value in fields.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.core.state_outcomes import Fields, joined, split
+from holdfast.core.stored import read_stored
 
 LARGE_OBJECT_BYTES = 512
 
@@ -45,7 +46,7 @@ def difference(old: Fields, new: Fields) -> bytes:
 
 def patched(old: Fields, patch: bytes) -> dict[str, bytes]:
     """The state that a stored patch makes of `old`."""
-    change = _decoder.decode(patch)
+    change = read_stored(_decoder.decode, patch, "a change of the state of a graph")
     new = dict(old)
     for name, value in change.set.items():
         new[name] = bytes(value)

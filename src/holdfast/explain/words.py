@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final
+
+from holdfast.core.stored import moment
 
 NAMES_SHOWN: Final = 3
 MESSAGE_WIDTH: Final = 300
@@ -14,7 +15,7 @@ _UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)
 
 def clock(microseconds: int) -> str:
     """A moment: `2031-05-01 12:00:00 UTC`."""
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return moment(microseconds).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def span(microseconds: int) -> str:

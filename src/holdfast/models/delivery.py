@@ -44,6 +44,7 @@ from holdfast.core.rows import (
     Wait,
     Work,
 )
+from holdfast.core.stored import stored_number
 from holdfast.core.view import View
 
 ENTRY_CODEC = "entry"
@@ -128,7 +129,7 @@ def forget_failure(view: View, turn: Work) -> None:
     """
     if turn.parents is None:
         return
-    row = view.get(HISTORY, (turn.run, int(turn.parents)))
+    row = view.get(HISTORY, (turn.run, stored_number(turn.parents, f"column parents of {turn.node}")))
     if row is not None and row.kind == FAILURE:
         view.put(HISTORY, replace(row, kind=FORGOTTEN))
 

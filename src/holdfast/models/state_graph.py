@@ -46,6 +46,7 @@ from holdfast.core.rows import (
 from holdfast.core.state_items import Item, checkpoint_key, state_digest
 from holdfast.core.state_outcomes import Fields, decode_outcome, joined
 from holdfast.core.state_patch import difference
+from holdfast.core.stored import stored_number
 from holdfast.core.view import NotLoaded, View
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record, settle, why
 from holdfast.models.state_code import GraphCode
@@ -295,7 +296,7 @@ class GraphMachine:
 
 def recording_attempt(work: Work) -> int:
     """The attempt under which an item's calls are recorded: that of the first, if those after it were lost."""
-    return int(work.parents) if work.parents else work.attempt
+    return stored_number(work.parents, f"column parents of {work.node}") if work.parents else work.attempt
 
 
 def code_of_graph(definitions: Definitions, run: Run) -> GraphCode:

@@ -17,6 +17,7 @@ from holdfast.core.rows import Checkpoint, Run
 from holdfast.core.state_items import Item
 from holdfast.core.state_outcomes import Fields, split
 from holdfast.core.state_patch import patched
+from holdfast.core.stored import read_stored
 from holdfast.core.view import NotLoaded, View
 from holdfast.models.state_code import GraphCode, Unsealing
 
@@ -68,11 +69,15 @@ def mark_of(key: str, at: int) -> int:
 
 
 def frontier_of(checkpoint: Checkpoint, code: Unsealing) -> tuple[Item, ...]:
-    return _items.decode(code.unseal(checkpoint.frontier))
+    return read_stored(_items.decode, code.unseal(checkpoint.frontier), f"the frontier of {_place(checkpoint)}")
 
 
 def totals_of(checkpoint: Checkpoint) -> Totals:
-    return _totals.decode(checkpoint.totals)
+    return read_stored(_totals.decode, checkpoint.totals, f"what was counted at {_place(checkpoint)}")
+
+
+def _place(checkpoint: Checkpoint) -> str:
+    return f"checkpoint {checkpoint.step} of run {checkpoint.run}"
 
 
 def put_together(chain: Sequence[Checkpoint], code: Unsealing) -> Known:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from functools import partial
 
 from holdfast.coordinator import Coordinator
@@ -20,6 +19,7 @@ from holdfast.core.queries import DefinitionById, RunsLeftBehind, RunsToReshape
 from holdfast.core.rows import CALL, JOB, Run, Work
 from holdfast.core.seams import Clock, Randomness
 from holdfast.core.settings import Settings
+from holdfast.core.stored import moment
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.attempt import log_keys, named
 from holdfast.runtime.definitions import RegistryDefinitions
@@ -156,7 +156,7 @@ class Caretaker:
         if work.kind == JOB and runs and runs[0].definition is not None:
             for stored in await self._store.rows(DefinitionById(runs[0].definition)):
                 node = self._definitions.parsed(stored).node(work.node)
-                frozen = datetime.fromtimestamp(stored.frozen / 1e6, UTC).isoformat(timespec="seconds")
+                frozen = moment(stored.frozen).isoformat(timespec="seconds")
                 return MissingJob(
                     f"run {work.run} of {work.workflow} needs the action {work.name!r} for node {node.name} "
                     f"({node.id}), and no live worker of queue {work.queue} has known it for {waited}; its graph was "

@@ -12,7 +12,7 @@ import uuid
 from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Never
 
 import msgspec
@@ -50,6 +50,7 @@ from holdfast.core.errors import NonDeterminism, PayloadRefused, RunCancelled, R
 from holdfast.core.function_operations import CANCEL as CANCEL_ENTRY
 from holdfast.core.function_operations import ENDED_RUN, EVENT, FAILURE, PATCH, TIMER, Entry, Numbered, Sent
 from holdfast.core.rows import CANCELLED, COMPLETED, Run
+from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
 from holdfast.runtime.definitions import known_exception
@@ -494,7 +495,7 @@ class LiveFunction:
         return DurableCall(self.loop, request.kind, request.name, request.digest(), request)
 
     def now(self) -> datetime:
-        return datetime.fromtimestamp(self.loop.now_us / 1e6, UTC)
+        return moment(self.loop.now_us)
 
     def uuid4(self) -> uuid.UUID:
         return self.loop.next_uuid()

@@ -1,7 +1,7 @@
 """What becomes of work whose rows nobody can make sense of: somebody changed them by hand, or a disk did.
 
-Nothing poisonous stops a worker (I8). An item that cannot even be settled would be found again as an orphan and run again,
-for ever; so it is buried here without asking the model of its run, and its run fails, where people can see it.
+Nothing poisonous stops a worker (I8). An item that cannot even be settled would be found again as an orphan and run
+again, for ever; so it is buried here without asking the model of its run, and its run fails, where people can see it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger("holdfast.worker")
 
 
 async def bury(coordinator: Coordinator, work: Work, error: Exception) -> Settled | None:
-    """Make an item that could not be settled a dead letter, whatever its run's rows hold; None if not even that works."""
+    """Make an item that could not be settled a dead letter, whatever its run's rows hold; None if that fails."""
     try:
         settled: Settled = await coordinator.submit(
             KillWork(

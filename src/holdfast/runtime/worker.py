@@ -563,7 +563,7 @@ class Worker:
                 if newest is attempt and (*key, -1) in self._suspects:
                     self._ask_to_stop(attempt)
         idle = {(*key, work.token) for key, work in held.items() if key not in self._running}
-        orphans = [held[(run, node, number)] for run, node, number, _ in idle & self._suspects]
+        orphans = [held[(run, node, number)] for run, node, number, _ in sorted(idle & self._suspects)]
         missing = {(*key, -1) for key in self._running if key not in held}
         self._suspects, soon = idle | missing, not missing <= self._suspects
         if orphans and not self._stopping:

@@ -17,7 +17,7 @@ from tests.reliability.crash.killed import Nursery
 from tests.reliability.crash.places import Place, PostgresPlace, SqlitePlace
 from tests.support.postgres import server_settings
 
-IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only where it exists: a process that dies needs no disk
+IN_MEMORY = Path("/dev/shm")
 
 
 class Grounds:

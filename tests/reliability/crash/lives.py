@@ -126,9 +126,9 @@ class Life:
                 task.result()
         finally:
             failpoints.disarm()
-            logging.getLogger("holdfast").propagate = True
             self.ledger.close()
             self._abandon()
+            logging.getLogger("holdfast").propagate = True
         return Lived(self.crashed, self.hits, time.seconds)
 
     async def _main(self) -> None:

@@ -101,7 +101,7 @@ class SqlitePlace:
                 raise Broken(f"G10: the file is damaged: {verdict}")
             db.row_factory = sqlite3.Row
             names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            return Rows({name: [dict(row) for row in db.execute(f"SELECT * FROM {name}")] for name in names})  # noqa: S608
+            return Rows({name: [dict(row) for row in db.execute(f"SELECT * FROM {name}")] for name in names})
         finally:
             db.close()
 
@@ -151,7 +151,7 @@ class PostgresPlace:
                     "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
                 )
             ]
-        return Rows({name: self._ask(f"SELECT * FROM {name}") for name in names})  # noqa: S608
+        return Rows({name: self._ask(f"SELECT * FROM {name}") for name in names})
 
     def close(self) -> None:
         self._forget()

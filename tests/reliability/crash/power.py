@@ -12,7 +12,7 @@ from tests.reliability.crash import oracle
 from tests.reliability.crash.disk import Disk, Policy, StoreOnWatchedDisk, WatchedDisk
 from tests.reliability.crash.in_process import Stage
 from tests.reliability.crash.ledger import Ledger
-from tests.reliability.crash.lives import Life
+from tests.reliability.crash.lives import Life, buried
 from tests.reliability.crash.places import SqlitePlace
 from tests.reliability.crash.scenario import Scenario
 
@@ -54,7 +54,8 @@ class PowerStage(Stage):
             )
 
         ledger = Ledger(self._ledger, 1, mark=lambda: len(self._disk.deeds))
-        lived = Life(self.scenario, self.place, ledger, self.scenario.name, make_store=store).live()
+        with buried():
+            lived = Life(self.scenario, self.place, ledger, self.scenario.name, make_store=store).live()
         self._seconds = lived.seconds
         self._judge_the_end(deaths=0)
         self._lines = self._ledger.read_text().splitlines(keepends=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from holdfast.runtime.postgres_server import PostgresServer
 from tests.reliability.crash.in_process import Hit, Stage
 from tests.reliability.crash.ledger import Ledger
-from tests.reliability.crash.lives import Life, Lived
+from tests.reliability.crash.lives import Life, Lived, buried
 from tests.reliability.crash.places import PostgresPlace
 from tests.reliability.crash.scenario import Scenario
 
@@ -35,7 +35,8 @@ class StoppedStage(Stage):
             return False
 
         ledger = Ledger(self._ledger, 1)
-        lived: Lived = Life(self.scenario, self.place, ledger, self.scenario.name, 0.0, reached).live()
+        with buried():
+            lived: Lived = Life(self.scenario, self.place, ledger, self.scenario.name, 0.0, reached).live()
         assert not lived.crashed
         self._judge_the_end(deaths=int(stopped))
         return stopped

@@ -107,6 +107,8 @@ def _renamed(
 
 
 async def _insert(rows: Rows, table: Table[Any], row: dict[str, Any]) -> None:
+    if table.name == "stream" and not rows.is_sqlite:
+        row["position"] = (await rows.fetch("SELECT nextval('stream_positions') AS n"))[0]["n"]
     names = ", ".join(f'"{name}"' for name in row)
     await rows.execute(f"INSERT INTO {table.name} ({names}) VALUES ({', '.join('?' * len(row))})", *row.values())
 

@@ -129,7 +129,13 @@ ask.finish("question")
 
 def engine_on(url: str) -> hf.Engine:
     return hf.Engine(
-        url, registry=registry, poll_seconds=0.05, sweep_seconds=0.1, observe_inputs="payload", shutdown_seconds=2.0
+        url,
+        registry=registry,
+        poll_seconds=0.05,
+        sweep_seconds=0.1,
+        observe_inputs="payload",
+        shutdown_seconds=2.0,
+        store_timeout_seconds=5.0,
     )
 
 

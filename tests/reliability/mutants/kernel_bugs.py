@@ -116,6 +116,7 @@ KERNEL: tuple[Mutant, ...] = (
         "version=row.version + 1, updated",
         "version=row.version, updated",
         *("tests/kernel/test_fused_equals_sequential.py", "-k", "test_k4_two_engines_that_take_turns and postgresql"),
+        slow=True,
     ),
     mutant(
         "kernel",

@@ -56,7 +56,7 @@ class Host:
         self.lane = Lane(self.name)
         self.engine: hf.Engine | None = None
         self.heard: Callable[[str], None] | None = None
-        self.calls: set[asyncio.Future[Any]] = set()  # of clients who wait for an answer
+        self.calls: dict[asyncio.Future[Any], None] = {}  # of clients who wait for an answer, in their order
         self.heart_fails_until = -1.0
         self.disk_full_until = -1.0
         self._stop = asyncio.Event()
@@ -69,7 +69,7 @@ class Host:
             "batch_limit": dice.choice((1, 3, 200)),
             "cache_rows": dice.choice((10, 200_000)),
         }
-        self._concurrency = dice.choice((1, 2, 5, 100))
+        self.concurrency = dice.choice((1, 2, 5, 100))
         self.store = world.store_for(self)
         world.loop.spawn(self.lane, self._watched())
 
@@ -108,7 +108,7 @@ class Host:
         self.engine = engine
         while not self._stop.is_set():
             try:
-                async with engine.worker(queues=QUEUES, concurrency=self._concurrency):
+                async with engine.worker(queues=QUEUES, concurrency=self.concurrency):
                     await self._stop.wait()
             except hf.StoreError:
                 await asyncio.sleep(0.2)

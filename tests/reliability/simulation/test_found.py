@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import pytest
 
 import holdfast as hf
 from holdfast.core.queries import Attempts
@@ -12,6 +16,7 @@ from holdfast.runtime.system import RealClock
 from holdfast.store.contract import ClaimRequest, CodeSeen
 from holdfast.store.memory import MemoryStore
 from holdfast.testing import engine_in_memory
+from tests.reliability.simulation.actions import Job, act, enter
 from tests.reliability.simulation.faults import Faults
 from tests.reliability.simulation.simulate import undisturbed
 from tests.reliability.simulation.world import World
@@ -93,12 +98,17 @@ class Stumbling(MemoryStore):
 
 async def test_g9_an_engine_whose_opening_failed_can_be_opened_again() -> None:
     """Seed 24. It stayed half open: it kept its connection, and refused to be opened."""
-    engine = hf.Engine("memory://", store=Stumbling(RealClock()), registry=hf.Registry())
-    try:
+    registry = hf.Registry()
+
+    class Deployed(hf.Dag, registry=registry):
+        @hf.step
+        async def only(self) -> None: ...
+
+    engine = hf.Engine("memory://", store=Stumbling(RealClock()), registry=registry)
+    with pytest.raises(hf.StoreUnavailable):
         await engine.open()
-    except hf.StoreUnavailable:
-        await engine.open()
-    assert await engine.find() is not None
+    await engine.open()
+    assert not list(await engine.find())
     await engine.close()
 
 
@@ -129,23 +139,63 @@ async def test_g9_work_whose_task_was_stopped_before_its_first_step_is_taken_up_
 
 
 def test_idle_workers_wake_a_few_times_a_second() -> None:
-    """Seed 2. Workers that own no projection looked at the streams every 2 ms, and who owned one looked every 1 ms."""
+    """Seed 2. Workers that own no projection looked at the streams every 2 ms."""
+
+    async def idle(world: World) -> None:
+        for _ in range(3):
+            world.begin_host()
+
+    assert _wakes_a_second(idle) < 3 * WAKES_A_SECOND
+
+
+def test_who_has_taken_a_projection_over_while_something_was_delayed_wakes_a_few_times_a_second() -> None:
+    """Seed 13. It remembered when that was due, and once the time had passed it looked for more every millisecond."""
+
+    async def take_over(world: World) -> None:
+        first = world.begin_host()
+        await _start_later(world, seconds=4.0)
+        world.kill(first)
+        world.begin_host()
+
+    assert _wakes_a_second(take_over) < WAKES_A_SECOND
+
+
+def test_a_full_worker_wakes_a_few_times_a_second_while_something_is_overdue() -> None:
+    """Seed 0. Without a free slot it could let nothing in, and tried every millisecond."""
+
+    async def fill(world: World) -> None:
+        world.begin_host().concurrency = 1
+        await world.ask(lambda engine: engine.start(act, Job(label="long", takes=100.0, fails=0), key="long"))
+        await _start_later(world, seconds=1.0)
+
+    assert _wakes_a_second(fill) < WAKES_A_SECOND
+
+
+async def _start_later(world: World, seconds: float) -> None:
+    due = datetime.fromtimestamp(world.now_us() / 1e6 + seconds, UTC)
+    job = Job(label="later", takes=0.0, fails=0)
+    await world.ask(lambda engine: engine.start(act, job, key="later", at=due))
+
+
+def _wakes_a_second(prepare: Callable[[World], Awaitable[None]]) -> float:
+    """How many callbacks run in a second of a world in which nothing happens any more."""
     with undisturbed():
-        wakes = _wakes_a_second(workers=3)
-    assert 1 < wakes < WAKES_A_SECOND
+        return _count(prepare)
 
 
-def _wakes_a_second(workers: int) -> float:
+def _count(prepare: Callable[[World], Awaitable[None]]) -> float:
     world = World(2, faults=Faults())
+    enter(world)
     counted: list[int] = []
 
     async def idle() -> None:
-        for _ in range(workers):
-            world.begin_host()
-        await asyncio.sleep(2.0)
+        await prepare(world)
+        await asyncio.sleep(10.0)
         counted.append(world.loop.callbacks)
         await asyncio.sleep(IDLE_SECONDS)
         counted.append(world.loop.callbacks)
 
     world.run(idle)
-    return (counted[1] - counted[0]) / IDLE_SECONDS / workers
+    enter(None)
+    assert counted[1] > counted[0] + IDLE_SECONDS, "nobody was awake at all"
+    return (counted[1] - counted[0]) / IDLE_SECONDS

@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.reliability.simulation.simulate import simulate, simulate_all
@@ -30,3 +35,20 @@ def test_the_same_seed_is_the_same_run_to_the_last_commit(seed: int) -> None:
     assert first.trace == second.trace
     assert first.digest == second.digest
     assert len(first.trace) > 10
+
+
+def test_a_seed_is_the_same_run_in_another_process_where_sets_have_another_order() -> None:
+    """So a failure repeats wherever its command is run."""
+    seeds = range(20, 30)
+    program = "import sys\nfrom tests.reliability.simulation.simulate import simulate_all\n"
+    program += f"sys.stdout.write(' '.join(each.digest for each in simulate_all({seeds!r})))"
+    root = Path(__file__).resolve().parents[3]
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": "12345",
+        "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]),
+    }
+    other = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, env=environment, capture_output=True, text=True, check=True
+    )
+    assert other.stdout.split() == [each.digest for each in simulate_all(seeds)]

@@ -172,7 +172,7 @@ class World:
                 continue
             host = up[int(self.dice.random() * len(up))]
             answer: asyncio.Future[T] = self.loop.create_future()
-            host.calls.add(answer)
+            host.calls[answer] = None
             self.loop.spawn(host.lane, _answered(host, call, answer))
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
@@ -181,7 +181,7 @@ class World:
                 self.ledger.met[f"client: {type(error).__name__}"] += 1
                 await asyncio.sleep(0.05 + 0.2 * self.dice.random())
             finally:
-                host.calls.discard(answer)
+                host.calls.pop(answer, None)
         if self.broken is not None:
             raise self.broken
         raise Broken(f"G9: nobody has answered a client for {ANSWER_SECONDS:g} s; alive are {self.hosts}")

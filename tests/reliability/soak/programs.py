@@ -1,4 +1,4 @@
-"""What clients do, and what they were told: a program drives its runs, and compares in the end what it finds with it."""
+"""What clients do, and what they were told: a program drives its runs, and compares in the end what it finds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A network that misbehaves, between clients and a PostgreSQL: `python -m tests.reliability.soak.proxy ORDER`.
 
-Listens on a Unix socket and passes messages on. While the storm lasts it cuts connections, about as many as it was told,
-at times and in ways that its seed decides:
+Listens on a Unix socket and passes messages on. While the storm lasts it cuts connections, about as many as it was
+told, at times and in ways that its seed decides:
 
 - `cut`: both ends closed, wherever they are;
 - `unsent`: what would have committed is not passed on;

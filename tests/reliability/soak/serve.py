@@ -1,7 +1,7 @@
 """A worker process of the soak: `python -m tests.reliability.soak.serve ORDER`, the order being JSON.
 
-With `skew_seconds` its clock is wrong by that much, everywhere in Holdfast; `FAKETIME` in its environment makes the whole
-process believe in another time, where that library is installed.
+With `skew_seconds` its clock is wrong by that much, everywhere in Holdfast; `FAKETIME` in its environment makes the
+whole process believe in another time, where that library is installed.
 """
 
 from __future__ import annotations

@@ -95,10 +95,10 @@ def soak(plan: Plan) -> Report:
 
 async def _weather(report: Report, storm: Storm, network: Network, direct: str, folder: Path) -> None:
     journal_path = journal_of(folder)
-    async with hf.Engine(direct, registry=app.registry, **SETTINGS) as engine:
-        async with engine.store.transaction(user=True) as tx:
-            for statement in app.TABLES:
-                await tx.user.execute(statement)
+    opening = hf.Engine(direct, registry=app.registry, **SETTINGS)
+    async with opening as engine, engine.store.transaction(user=True) as tx:
+        for statement in app.TABLES:
+            await tx.user.execute(statement)
     storm.hire()
     programs: list[Program] = []
     client_engine = hf.Engine(network.url("soak"), registry=app.registry, **SETTINGS)

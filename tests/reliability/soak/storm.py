@@ -119,7 +119,7 @@ class Storm:
             )
 
     def replace_the_dead(self) -> None:
-        """What a supervisor does: a worker that could not reach the database at its start ends, and is started again."""
+        """What a supervisor does: a worker that could not reach the database when it began is started again."""
         for worker in [worker for worker in self._workers if worker.poll() is not None]:
             self._workers.remove(worker)
             if worker.returncode != -signal.SIGKILL:
