@@ -15,7 +15,7 @@ from holdfast.core.codec import DEFAULT_CODECS, Codecs, Encoded, decode_error, u
 from holdfast.core.errors import HoldfastError, UsageError
 from holdfast.core.function_operations import CONTINUED, ENDED_RUN, EVENT, FAILURE, RESULT, Entry, entry_of
 from holdfast.core.rows import RUN_STATUSES, History, Run
-from holdfast.core.stored import moment
+from holdfast.core.stored import UNREADABLE, moment
 from holdfast.models.delivery import RunEnd
 from holdfast.start_options import checked_text, microseconds
 from holdfast.store.contract import FindRuns
@@ -76,7 +76,7 @@ def readable(stored: bytes | str) -> dict[str, Any]:
     """A stored JSON object for people. One that was damaged says so: a page must not fail because of one row."""
     try:
         return msgspec.json.decode(stored, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         return {"unreadable": f"{error}: {stored[:80]!r}"}
 
 

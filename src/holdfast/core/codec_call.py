@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core.codec_faithful import MAX_INT, plain_fault
+from holdfast.core.codec_faithful import MAX_INT, plain_fault, short
 from holdfast.core.codec_formats import JSON
 from holdfast.core.codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
 from holdfast.core.codec_shape import UNTYPED, Shape, shape_of
@@ -172,7 +172,13 @@ class CallCodec:
                 peeked = typing.cast("tuple[list[object], dict[str, object]]", self._peek(data, codec, codecs))
                 form = (len(peeked[0]), tuple(peeked[1]))
             shape = self._form(form)
-        args, kwargs = typing.cast("tuple[Args, Kwargs]", codecs.read(data, shape, self._where, codec))
+        read = codecs.read(data, shape, self._where, codec)
+        if self._untyped and not _is_call(read):
+            raise PayloadRefused(
+                f"{self._where} are stored as something that is no call: {short(read)}",
+                hint="the row was changed by hand or damaged: start the run again, or restore the row",
+            )
+        args, kwargs = typing.cast("tuple[Args, Kwargs]", read)
         return tuple(args), kwargs
 
     def input_digest(self, data: bytes, codec: str | None = None, *, codecs: Codecs | None = None) -> str:
@@ -269,6 +275,11 @@ class CallCodec:
             self._codecs.write(value, shape, f"argument {name!r} of {self._name}", MAX_INT)
         except PayloadRefused as exact:
             raise exact from refused.__cause__
+
+
+def _is_call(read: object) -> bool:
+    """Whether this is a list of arguments and a dict of keyword arguments: untyped, nobody else checks it."""
+    return isinstance(read, list) and [type(part) for part in read] == [list, dict]
 
 
 def _call_shape(positional: list[Shape], keywords: dict[str, Shape]) -> Shape:

@@ -24,6 +24,7 @@ from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES
 from holdfast.core.errors import DagError, HoldfastError, UsageError
 from holdfast.core.graph import MAX_NODES, Graph, Node, NodePolicy, known_names, too_many_nodes
 from holdfast.core.retry import Retry
+from holdfast.core.stored import UNREADABLE
 
 __all__ = [
     "MAX_DEFINITION_BYTES",
@@ -125,7 +126,7 @@ def graph_of_nodes(data: bytes) -> Graph:
                     policy=policy,
                 )
             )
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, *UNREADABLE) as error:
         raise DagError(
             f"a stored DAG cannot be read: {error}",
             hint="it was damaged, or changed by something other than import_dag: restore it, or fork the run",
@@ -272,7 +273,9 @@ def _loaded(text: object) -> dict[str, Any]:
             f"the DAG document is {_shown(top)}, not an object", hint="give the JSON text that export_dag() returned"
         )
     for each in repeated:
-        place = next(path for path, value in _walk(top, ()) if value is each)
+        place = next((path for path, value in _walk(top, ()) if value is each), None)
+        if place is None:
+            continue  # it is in the value of a key that is there twice itself, and was dropped for the other
         raise DagError(f"{_place(place)} has the key {each.key!r} twice", hint="keep the one that is meant")
     return top
 

@@ -37,6 +37,7 @@ from holdfast.core import flow_drawing
 from holdfast.core.errors import FlowNotSupported, UnknownNode
 from holdfast.core.flow_expression_reading import check_expression, free_variables, pattern_names
 from holdfast.core.flow_expressions import Expression
+from holdfast.core.stored import read_stored, unreadable
 
 __all__ = [
     "CHUNK",
@@ -254,13 +255,20 @@ class FlowGraph:
 
     @classmethod
     def from_json(cls, data: bytes) -> FlowGraph:
-        """The stored graph; FlowNotSupported if a newer version wrote it."""
-        document = _decode(data)
+        """The stored graph; FlowNotSupported if a newer version wrote it, RunError if it is damaged."""
+        document = read_stored(_decode, data, "the stored graph of a flow")
         if document.version != VERSION:
             raise FlowNotSupported(
                 f"the stored graph of flow {document.name} has format {document.version}, not {VERSION}",
                 hint="run it with the version of holdfast that compiled it, or a later one",
             )
+        try:
+            return cls._of(document)
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
+            raise unreadable(f"the stored graph of flow {document.name}", error) from error
+
+    @classmethod
+    def _of(cls, document: _Document) -> FlowGraph:
         return cls(
             document.name,
             tuple(FlowParameter(each.name, _tuples(each.default)) for each in document.parameters),

@@ -24,6 +24,7 @@ import msgspec
 from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error
 from holdfast.core.codec_faithful import MAX_INT, MIN_INT, record_parts, short
 from holdfast.core.errors import PayloadRefused
+from holdfast.core.stored import UNREADABLE, unreadable
 
 __all__ = [
     "UNBOUND",
@@ -132,6 +133,7 @@ def _same_type(one: str, other: str) -> bool:
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
+DAMAGED: Final = (*UNREADABLE, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 
 
 def encode_value(
@@ -153,7 +155,10 @@ def encode_value(
 
 def decode_value(data: bytes, known: KnownTypes) -> Any:
     """The value that these bytes hold, new with every call."""
-    return unpack(_decode(data), known)
+    try:
+        return unpack(_decode(data), known)
+    except DAMAGED as error:
+        raise unreadable("a value of a flow", error) from error
 
 
 def pack(value: object, known: KnownTypes, owner: str) -> Any:

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.core.function_operations import event_topic
 from holdfast.core.operations import Offer, WorkOperation
+from holdfast.core.stored import read_stored
 
 __all__ = ["AwaitEvents", "FlowWait", "WaitAnswer", "read_wait", "wait_bytes"]
 
@@ -44,7 +45,7 @@ def wait_bytes(wait: FlowWait) -> bytes:
 
 def read_wait(data: bytes | None) -> FlowWait:
     """What a work item keeps."""
-    return _decode(data or b"{}")
+    return read_stored(_decode, data or b"{}", "what a flow waits for")
 
 
 class AwaitEvents(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.core.ids import hashed
 from holdfast.core.operations import Operation, RunOperation, StartRun, WorkOperation
+from holdfast.core.stored import read_stored
 
 TURN = "turn"  # the node of a function's one work item, and its kind
 
@@ -280,4 +281,4 @@ def entry_bytes(entry: Entry) -> bytes:
 
 
 def entry_of(data: bytes) -> Entry:
-    return _decode(data)
+    return read_stored(_decode, data, "an entry of a history")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.core.state_outcomes import Fields, joined, split
-from holdfast.core.stored import read_stored
+from holdfast.core.stored import read_stored, unreadable
 
 LARGE_OBJECT_BYTES = 512
 
@@ -48,6 +48,10 @@ def patched(old: Fields, patch: bytes) -> dict[str, bytes]:
     """The state that a stored patch makes of `old`."""
     change = read_stored(_decoder.decode, patch, "a change of the state of a graph")
     new = dict(old)
+    if missing := (change.add.keys() | change.merge.keys()) - new.keys():
+        raise unreadable(
+            "a change of the state of a graph", KeyError(f"it is about {', '.join(sorted(missing))!r:.80}")
+        )
     for name, value in change.set.items():
         new[name] = bytes(value)
     for name, tail in change.add.items():

@@ -12,7 +12,7 @@ from holdfast.core.errors import RunError
 from holdfast.core.operations import Operation
 
 T = TypeVar("T")
-UNREADABLE = (msgspec.DecodeError, RecursionError)
+UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_000_000  # the years 1 and 9999
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import tempfile
 from contextlib import ExitStack
@@ -26,7 +25,6 @@ class Grounds:
     def __init__(self, server: PostgresServer | None = None) -> None:
         self._given = server
         self._stack = ExitStack()
-        self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="hf-crash-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
@@ -51,21 +49,9 @@ class Grounds:
 
     @cached_property
     def postgres(self) -> PostgresPlace:
-        def blank() -> str:
-            name = f"crash_blank_{next(self._numbers)}"
-            url = self.server.create_database(name)
-            self._stack.callback(self._drop, name)
-            return url
-
-        name = f"crash_{next(self._numbers)}"
-        place = PostgresPlace(self.server.create_database(name), blank)
-        self._stack.callback(self._drop, name)
+        place = PostgresPlace(*(self.server.create_database(name) for name in ("crash", "crash_blank")))
         self._stack.callback(place.close)
         return place
-
-    def _drop(self, name: str) -> None:
-        if self._given is not None:
-            self.server.drop_database(name)
 
     @cached_property
     def nursery(self) -> Nursery:

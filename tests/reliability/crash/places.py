@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import asyncpg
 
 from tests.reliability.crash.oracle import Broken, Row, Rows
 from tests.support.stores import Site
 
+T = TypeVar("T")
 OURS = {
     "sqlite": (
         "CREATE TABLE bookings (amount INTEGER)",
@@ -118,40 +119,32 @@ class PostgresPlace:
 
     kind = "postgresql"
 
-    def __init__(self, url: str, make_blank: Callable[[], str]) -> None:
-        self._url = self.url = url
-        self._make_blank = make_blank
+    def __init__(self, url: str, blank_url: str) -> None:
+        self._full_url, self._blank_url = url, blank_url
+        self.url = url
         self._loop = asyncio.new_event_loop()
         self._connection: Any = None
         asyncio.run(_prepare(Site("postgresql", url)))
-        tables = self._ask(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
-        )
-        self._tables = sorted(row["table_name"] for row in tables)
-        emptied = [name for name in self._tables if name != "holdfast_migrations"]
+        emptied = [name for name in self._run(_tables) if name != "holdfast_migrations"]
         self._empty = "; ".join(f"DELETE FROM {name}" for name in emptied)
 
     def renew(self, *, blank: bool) -> None:
-        if blank:
+        url = self._blank_url if blank else self._full_url
+        if url != self.url:
             self._forget()
-            self.url = self._make_blank()
-        else:
-            if self.url != self._url:
-                self._forget()
-            self.url = self._url
-            self._run("execute", self._empty)
+            self.url = url
+        statement = "DROP SCHEMA public CASCADE; CREATE SCHEMA public" if blank else self._empty
+        self._run(lambda connection: connection.execute(statement))
 
     def rows(self) -> Rows:
-        if self.url == self._url:
-            names = self._tables
-        else:
-            names = [
-                row["table_name"]
-                for row in self._ask(
-                    "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
-                )
-            ]
-        return Rows({name: self._ask(f"SELECT * FROM {name}") for name in names})
+        """All tables at one moment: a statement of the dead may just be coming to its end."""
+
+        async def read(connection: Any) -> dict[str, list[Row]]:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                names = await _tables(connection)
+                return {name: [dict(row) for row in await connection.fetch(f"SELECT * FROM {name}")] for name in names}  # noqa: S608
+
+        return Rows(self._run(read))
 
     def close(self) -> None:
         self._forget()
@@ -163,20 +156,22 @@ class PostgresPlace:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # the server may have been stopped
                 self._loop.run_until_complete(connection.close(timeout=5))
 
-    def _ask(self, sql: str) -> list[Row]:
-        return [dict(row) for row in self._run("fetch", sql)]
-
-    def _run(self, method: str, sql: str) -> Any:
-        async def run() -> Any:
+    def _run(self, ask: Callable[[Any], Awaitable[T]]) -> T:
+        async def run() -> T:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await asyncpg.connect(self.url)
-            return await getattr(self._connection, method)(sql)
+            return await ask(self._connection)
 
         try:
             return self._loop.run_until_complete(run())
         except (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, OSError):
-            self._connection = None  # the server was stopped under it
+            self._forget()  # the server was stopped under it
             return self._loop.run_until_complete(run())
+
+
+async def _tables(connection: Any) -> list[str]:
+    rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")
+    return [row[0] for row in rows]
 
 
 async def _prepare(site: Site) -> None:
