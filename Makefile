@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test check ledger lock bench big-dag flows simulate mutants clean setup-test setup-dev
+.PHONY: demo test check ledger lock bench big-dag flows simulate mutants crash clean setup-test setup-dev
 
 demo: setup-test
 	$(BIN)/python examples/demo/run.py
@@ -55,6 +55,11 @@ mutants: setup-test
 SEEDS ?= 0:2000
 simulate: setup-test
 	$(BIN)/python tools/simulate.py $(SEEDS) --processes $(WORKERS) $(ARGS)
+
+# Deaths at every place where one could matter, on both stores; the totals go to docs/reliability.json. All of it takes hours:
+# ARGS="--figure killed --count 40" is a part, ARGS="--point …" one point, as a failure prints it.
+crash: setup-test
+	$(BIN)/python -m tests.reliability.crash $(if $(findstring --point,$(ARGS)),,--record) $(ARGS)
 
 # Leaves .venv alone: it is expensive, and somebody may be working in it.
 clean:

@@ -499,10 +499,12 @@ class Coordinator:
             watch_claims(handed)
         for item in handed:
             known = self.cache.run_row(item.run.id)
+            if known is not None and known.version > item.run.version:
+                self.cache.learn_late_claim(item.work)  # the answer was late, and the item may be another's by now
+                continue
             if known is None or known.version < item.run.version:
                 self.cache.drop(item.run.id)  # the other rows belong to an older version
-            if known is None or known.version <= item.run.version:
-                self.cache.learn(RUNS, item.run)  # also under the same version: a claim shows that a run has begun
+            self.cache.learn(RUNS, item.run)  # also under the same version: a claim shows that a run has begun
             self.cache.learn(WORK, item.work)
 
     async def apply_in(self, tx: Transaction, operation: Operation) -> tuple[Any, Callable[[], None]]:

@@ -56,6 +56,11 @@ class Operating(EnginePart):
         """
         source = checked_text(run if isinstance(run, str) else run.id, "a run id")
         if from_node is None:
+            if update is not None and not isinstance(update, Mapping):
+                raise UsageError(
+                    f"fork was given update={update!r:.80}, a {type(update).__name__}",
+                    hint='give the fields that are to change: update={"name": "Ada"}',
+                )
             return await self._fork_graph(source, step, label, update or {}, key, by)
         if step is not None or label is not None or update is not None:
             raise UsageError(

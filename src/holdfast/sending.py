@@ -25,7 +25,7 @@ def send_operation(
     made = as_event("engine.send", event, registry)
     encoded = made.encode(payload, limit=limit, codecs=codecs)
     return SendEvent(
-        run=checked_text(to if isinstance(to, str) else to.id, "to"),
+        run=checked_text(to if isinstance(to, str) else getattr(to, "id", to), "to"),
         event=checked_text(identity, "id"),
         name=made.name,
         payload=encoded.data,

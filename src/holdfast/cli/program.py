@@ -111,6 +111,7 @@ class Program(click.Group):
         # Looked for here as well: a line that cannot be parsed never gets as far as its options.
         options.as_json = "--json" in words[: words.index("--") if "--" in words else None]
         try:
+            _check_text(words)
             done = super().main(args, prog_name or "holdfast", complete_var, False, **extra)
         except click.exceptions.NoArgsIsHelpError as wanted:
             click.echo(wanted.format_message())
@@ -118,6 +119,15 @@ class Program(click.Group):
         except (Exception, KeyboardInterrupt) as error:
             sys.exit(report(error, as_json=options.as_json, debug=options.debug))
         sys.exit(done if isinstance(done, int) else OK)
+
+
+def _check_text(words: list[str]) -> None:
+    """Bytes that are no UTF-8 reach us as half characters, which can be neither stored nor printed."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(f"the argument {ascii(word)[:80]} is not valid UTF-8") from None
 
 
 def _loaded(name: str) -> click.Command:

@@ -36,6 +36,6 @@ def parse_address(text: str) -> FlowAddress:
     """The parts of an address; UnknownNode if it has not the form of one."""
     found = _FORM.fullmatch(text)
     if found is None:
-        raise UnknownNode(f"{text!r} is no address of a flow's node", hint="an address looks like charge@2.0[7]")
+        raise UnknownNode(f"{text!r:.80} is no address of a flow's node", hint="an address looks like charge@2.0[7]")
     passes = tuple(map(int, found["passes"].split("."))) if found["passes"] else ()
     return FlowAddress(found["node"], passes, None if found["index"] is None else int(found["index"]))

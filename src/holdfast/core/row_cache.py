@@ -13,8 +13,10 @@ from holdfast.core.changes import Changes, Query
 from holdfast.core.rows import (
     CHECKPOINTS,
     EFFECT,
+    LEASED,
     OBSERVATIONS,
     OPEN_WORK,
+    READY,
     RECORDED,
     RUNS,
     SNAPSHOTS,
@@ -24,6 +26,7 @@ from holdfast.core.rows import (
     Key,
     Run,
     Table,
+    Work,
 )
 
 # Rows that are written and not read again by those who wrote them: the state is remembered, not what it came from.
@@ -115,6 +118,15 @@ class RowCache:
         if known is None or known.version != row.version:
             self.drop(row.id)
         self.learn(RUNS, row)
+
+    def learn_late_claim(self, claimed: Work) -> None:
+        """Remember a claim whose run was written since. Only on top of the very row that was claimed: one whose token
+        has grown is somebody else's, or was cancelled, and one that is not remembered may be."""
+        cached = self.runs.get(claimed.run)
+        row = None if cached is None else cached.rows.get(WORK, {}).get(WORK.key(claimed))
+        if row is not None and row.status == READY and row.token + 1 == claimed.token:
+            leased = {"token": claimed.token, "worker": claimed.worker, "started": claimed.started}
+            self.learn(WORK, msgspec.structs.replace(row, status=LEASED, **leased))
 
     def absorb(self, changes: Changes) -> None:
         """The flush committed: what the View said is now what is stored."""

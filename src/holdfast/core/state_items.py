@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 import msgspec
 
@@ -73,9 +74,15 @@ def join_path(node: str, parents: Iterable[tuple[str, int]]) -> str:
     return hash_parts(flat)
 
 
+_path = attrgetter("path")
+
+
 def in_merge_order(items: Iterable[Item]) -> list[Item]:
     """By order key; ties by the whole path."""
-    return sorted(items, key=lambda item: item.path)
+    found = list(items)
+    if len(found) > 1:
+        found.sort(key=_path)
+    return found
 
 
 def run_seed(run: str) -> int:

@@ -306,9 +306,8 @@ class AttemptRunner:
             if of_graph:
                 self._levels.change(t.GRAPH_NODES_RUNNING, -1)
             self._metrics.observe(t.ACTION_SECONDS, self._clock.monotonic() - began)
-        if (
-            attempt.metered and self._codecs.default.tag in DEFAULT_CODECS
-        ):  # a repr in the clear beside a result that is encrypted, no
+        # No repr in the clear beside a result that is encrypted; and what a graph's node returned is stored as it is.
+        if attempt.metered and not of_graph and self._codecs.default.tag in DEFAULT_CODECS:
             meter.saw(value)
         return invocation.encode(value)
 

@@ -118,12 +118,13 @@ class GraphEvents:
                     settled.append((before, after))
         if not runs:
             return
-        works = _Works(commit)
+        works: _Works | None = None
         looked_at = _ENDS_OR_ASKS if self._anybody else _MAY_BE_RETRIED
         for operation, result in commit.pairs:
             if isinstance(operation, looked_at) and not isinstance(result, BaseException):
                 about = runs.get(operation.run)
                 if about is not None:
+                    works = works or _Works(commit)
                     self._tell(about, commit.now, self._item_events(operation, result, works))
         for checkpoint in changes.inserts.get(CHECKPOINTS, ()):
             if checkpoint.run in runs:

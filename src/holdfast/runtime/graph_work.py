@@ -76,6 +76,29 @@ class GraphWork:
             raise MissingJob(f"{name} of graph {run.workflow} is a subgraph now", hint="bring the node's function back")
         known, item = await self._place(run, work, code)
         state = code.state_for(known.fields, item.sent)
+        call = partial(fn, state)
+        if node.takes_context:
+            call = partial(fn, state, await self._context(attempt, code, name, known, item, state))
+        return Invocation(
+            work=work,
+            run=run,
+            name=name,
+            instance=None,
+            call=call,
+            arguments=(b"", "json"),
+            encode=lambda returned: code.seal(encode_outcome(code.outcome(name, returned, state))),
+            retry=node.policy.retry,
+            is_async=node.is_async,
+            transactional=False,
+            isolation=None,
+            action=None,
+            timeout=code.nodes[name].timeout,
+        )
+
+    async def _context(
+        self, attempt: Attempt, code: BoundGraph, name: str, known: Known, item: Item, state: Any
+    ) -> NodeContext:
+        work, run = attempt.work, attempt.run
         recording = recording_attempt(work)
         calls = LiveCalls(
             work=work,
@@ -88,7 +111,7 @@ class GraphWork:
             note=attempt.notes.append,
             is_cancelled=lambda: attempt.stop_requested,
         )
-        context = NodeContext(
+        return NodeContext(
             run_id=run.id,
             workflow_name=run.workflow,
             node=name,
@@ -98,21 +121,6 @@ class GraphWork:
             path=item.path,
             now_us=known.at,
             services=calls,
-        )
-        return Invocation(
-            work=work,
-            run=run,
-            name=name,
-            instance=None,
-            call=partial(fn, state, context) if node.takes_context else partial(fn, state),
-            arguments=(b"", "json"),
-            encode=lambda returned: code.seal(encode_outcome(code.outcome(name, returned, state))),
-            retry=node.policy.retry,
-            is_async=node.is_async,
-            transactional=False,
-            isolation=None,
-            action=None,
-            timeout=code.nodes[name].timeout,
         )
 
     def _coding(self, code: BoundGraph) -> CallCoding:

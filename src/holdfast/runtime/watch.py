@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.coordinator import Commit
-from holdfast.core.errors import StoreError, UnknownWorkflow
+from holdfast.core.errors import StoreError, StoreUnavailable, UnknownWorkflow
 from holdfast.core.rows import RUNS, Run
 from holdfast.store.contract import Store
 
@@ -67,11 +67,14 @@ class Watch:
             async with _UNLIMITED if timeout is None else asyncio.timeout(timeout):
                 known = self._peek(run)
                 if known is None or wanted(known):
-                    rows = await self._store.runs([run])  # after registering: a commit in between is not missed
-                    for row in rows:
-                        self._tell(row)
-                    if not rows and not future.done():
-                        raise _no_such_run(run)
+                    try:
+                        rows = await self._store.runs([run])  # after registering: a commit in between is not missed
+                        for row in rows:
+                            self._tell(row)
+                        if not rows and not future.done():
+                            raise _no_such_run(run)
+                    except StoreUnavailable as error:  # as while polling: a lost connection ends no wait
+                        log.debug("looking for a result failed: %s", error)
                 if not future.done() and self._store.shared and (self._poller is None or self._poller.done()):
                     self._poller = loop.create_task(self._poll(), name="holdfast-watch")
                 return await future

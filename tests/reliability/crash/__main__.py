@@ -48,7 +48,7 @@ def _tasks(chosen: argparse.Namespace) -> Iterator[Task]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.reliability.crash", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(prog="python -m tests.reliability.crash", description=__doc__.splitlines()[0])
     parser.add_argument("--figure", choices=list(FIGURES))
     parser.add_argument("--store", choices=["sqlite", "postgresql"])
     parser.add_argument("--scenario", choices=list(SCENARIOS))

@@ -190,7 +190,7 @@ class _translated:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, apsw.ConstraintError):
             translated = sqlite3.IntegrityError(str(error))
-            translated.sqlite_errorcode = error.extendedresult
+            translated.sqlite_errorcode = getattr(error, "extendedresult", sqlite3.SQLITE_CONSTRAINT)
             raise translated from error
         if isinstance(error, apsw.Error):
             raise sqlite3.OperationalError(str(error)) from error

@@ -1,4 +1,4 @@
-"""Where the programme takes place: a folder in memory if there is one, a PostgreSQL server, a nursery; made when needed."""
+"""Where the programme takes place: a folder, in memory if possible, a PostgreSQL server, a nursery; as needed."""
 
 from __future__ import annotations
 

@@ -24,12 +24,14 @@ from holdfast.store.sqlite import SqliteStore
 from tests.reliability.crash import ledger as ledgers
 from tests.reliability.crash.in_process import Hit, Stage
 from tests.reliability.crash.ledger import Ledger
-from tests.reliability.crash.lives import LIFE_SECONDS, Lived, perform
+from tests.reliability.crash.lives import Lived, perform
 from tests.reliability.crash.oracle import Broken
 from tests.reliability.crash.places import Place
 from tests.reliability.crash.scenario import SETTINGS, Scenario
 from tests.reliability.crash.table import SCENARIOS
 from tests.worker.support import ROOT, child_environment
+
+KILLED_LIFE_SECONDS = 45.0  # of real time
 
 
 class Nursery:
@@ -90,7 +92,7 @@ class KilledStage(Stage):
 
 async def _live(scenario: Scenario, url: str) -> None:
     engine = hf.Engine(url, registry=scenario.registry, **{**SETTINGS, **scenario.settings})
-    async with asyncio.timeout(LIFE_SECONDS), engine:
+    async with asyncio.timeout(KILLED_LIFE_SECONDS), engine:
         if isinstance(engine.store, SqliteStore):
             engine.store.db.execute("PRAGMA synchronous = OFF")  # a process that dies loses nothing that it wrote
         await perform(scenario, engine)

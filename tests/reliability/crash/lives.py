@@ -1,9 +1,9 @@
 """Lives inside one process: each has an event loop, an engine and a worker of its own, and ends when it is told to.
 
 A crash is an instant. The hook of the failpoint takes a copy of the SQLite files, or shuts the sockets to PostgreSQL,
-and stops the loop; nothing that is unwound afterwards reaches the database or the ledger. On SQLite time is virtual: the
-loop never waits, so a life takes as long as its computations, and the same life reaches the same places in the same
-order. On PostgreSQL time is the server's.
+and stops the loop; nothing that is unwound afterwards reaches the database or the ledger. On SQLite time is virtual:
+the loop never waits, so a life takes as long as its computations, and the same life reaches the same places in the
+same order. On PostgreSQL time is the server's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from tests.reliability.crash.places import Place, SqlitePlace
 from tests.reliability.crash.scenario import SETTINGS, Scenario, Scene
 
 LIFE_SECONDS = 120.0
-PATIENCE = 2
 EPOCH_US = 1_700_000_000_000_000
 
 logging.getLogger("holdfast").addHandler(logging.NullHandler())
@@ -169,7 +168,7 @@ class Life:
             for task in left:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with contextlib.suppress(BaseException):
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    task.get_coro().close()
         asyncio._set_running_loop(None)
         store: Any = self._store
         with contextlib.suppress(BaseException):
@@ -233,16 +232,8 @@ def buried() -> Iterator[None]:
 async def perform(scenario: Scenario, engine: hf.Engine) -> None:
     """What a life does with its engine."""
     scene = Scene(engine)
-
-    async def play() -> None:
-        """A client whose question met a server that was just dying asks again; what it wants done is done once."""
-        for _ in range(PATIENCE):
-            with contextlib.suppress(hf.StoreUnavailable):
-                return await scenario.play(scene)
-        return await scenario.play(scene)
-
     if scenario.has_worker:
         async with engine.worker(queues=["default", "elsewhere"], concurrency=scenario.concurrency):
-            await play()
-    else:
-        await play()
+            await scenario.play(scene)
+    else:  # a worker that begins while the server is just dying says so, and is started again
+        await scene.patiently(lambda: scenario.play(scene))

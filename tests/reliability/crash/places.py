@@ -1,4 +1,4 @@
-"""Where lives are lived: a SQLite file or a PostgreSQL database, made afresh for each point and read without our code."""
+"""Where lives are lived: a SQLite file or a PostgreSQL database, made anew for each point, read without our code."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class PostgresPlace:
         async def read(connection: Any) -> dict[str, list[Row]]:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 names = await _tables(connection)
-                return {name: [dict(row) for row in await connection.fetch(f"SELECT * FROM {name}")] for name in names}  # noqa: S608
+                return {name: [dict(row) for row in await connection.fetch(f"SELECT * FROM {name}")] for name in names}
 
         return Rows(self._run(read))
 

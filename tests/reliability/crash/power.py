@@ -11,7 +11,7 @@ from holdfast.store.contract import Store
 from tests.reliability.crash import oracle
 from tests.reliability.crash.disk import Disk, Policy, StoreOnWatchedDisk, WatchedDisk
 from tests.reliability.crash.in_process import Stage
-from tests.reliability.crash.ledger import Ledger
+from tests.reliability.crash.ledger import Ledger, Line
 from tests.reliability.crash.lives import Life, buried
 from tests.reliability.crash.places import SqlitePlace
 from tests.reliability.crash.scenario import Scenario
@@ -78,7 +78,7 @@ class PowerStage(Stage):
         self._judge_the_end(deaths=1)
 
 
-def _parsed(texts: list[str], path: Path) -> list[oracle.Line]:
+def _parsed(texts: list[str], path: Path) -> list[Line]:
     path.write_text("".join(texts))
     ledger = Ledger(path)
     ledger.close()

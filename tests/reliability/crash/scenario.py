@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import holdfast as hf
 from holdfast.store.contract import FindRuns
@@ -14,6 +15,8 @@ from tests.reliability.crash import ledger
 if TYPE_CHECKING:
     from tests.reliability.crash.oracle import Rows
 
+T = TypeVar("T")
+PATIENCE = 2
 DEADLINE_SECONDS = 30.0
 SETTINGS: dict[str, Any] = {
     # A lease that nobody outlives: whoever goes on has proof of a death, and did not wait for the lease.
@@ -46,7 +49,7 @@ class Scene:
     async def fork(self, run: Any, *, key: str, **what: Any) -> Any:
         """Fork a run; a fork under a taken key is refused, and then ours is the one that has it."""
         try:
-            handle: Any = await self.engine.fork(run, key=key, **what)
+            handle: Any = await self.patiently(lambda: self.engine.fork(run, key=key, **what))  # asks before it acts
         except hf.UsageError:
             (found,) = await self.engine.store.find(FindRuns(key_prefix=key, limit=2))
             handle = self.engine.get(found.id)
@@ -58,14 +61,25 @@ class Scene:
         row = await self.engine.watch.wait(handle.id, lambda row: row.ended, DEADLINE_SECONDS)
         return str(row.status)
 
+    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """For questions: whoever asks a server that is just dying is told so, and asks again.
+
+        Not for what changes something: that the engine itself sees through.
+        """
+        for _ in range(PATIENCE):
+            with contextlib.suppress(hf.StoreUnavailable):
+                return await ask()
+        return await ask()
+
     async def until(self, condition: Callable[[], Any]) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
             while True:
-                found = condition()
-                if isinstance(found, Awaitable):
-                    found = await found
-                if found:
-                    return
+                with contextlib.suppress(hf.StoreUnavailable):
+                    found = condition()
+                    if isinstance(found, Awaitable):
+                        found = await found
+                    if found:
+                        return
                 await asyncio.sleep(0.005)
 
 

@@ -127,7 +127,7 @@ async def _until_stream_has(scene: Scene, decider: Any, key: str, count: int) ->
         return sum(1 for each in await scene.engine.stream(decider, key) if not each.system) >= count
 
     await scene.until(has_all)
-    await scene.engine.settle(timeout=30)
+    await scene.patiently(lambda: scene.engine.settle(timeout=30))
 
 
 async def _effects(scene: Scene) -> None:

@@ -57,7 +57,7 @@ async def think(state: State, ctx: hf.NodeContext) -> dict[str, Any]:
             return f"thought {ctx.step}"
 
     with _doing(ctx, "think"):
-        said = await ctx.record("model", {"turn": state["turn"]}, call)
+        said: str = await ctx.record("model", {"turn": state["turn"]}, call)
     answer = await ctx.interrupt({"about": said}) if state["turn"] == 0 else "nobody asked"
     return {"turn": state["turn"] + 1, "log": [said, answer]}
 
@@ -103,7 +103,7 @@ async def _steps(scene: Scene) -> None:
 async def _agent(scene: Scene) -> None:
     handle = await scene.start(agent, {"turn": 0, "log": []}, key="agent")
     row = await scene.engine.watch.wait(handle.id, lambda row: row.ended or row.status == "suspended", 30)
-    if not row.ended and await handle.interrupts():
+    if not row.ended and await scene.patiently(handle.interrupts):
         await handle.resume_with("go on")
         scene.ack("resume_with")
     await handle.result()

@@ -1,4 +1,4 @@
-"""What operators do, and what a worker does beside its work: cancels, edited graphs, forks, migrations, pruning, ends."""
+"""What operators do, and what a worker does beside its work: cancels, edited graphs, forks, migrations, pruning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def job(label: str) -> str:
 async def gate(label: str) -> None:
     """Done once it may be."""
     with Doing(label):
-        while not current().has("open", label):
+        while not current().has("open", label):  # noqa: ASYNC110 - a line in a file is no event
             await asyncio.sleep(0.01)
 
 
@@ -68,9 +68,9 @@ class Edited(hf.Dag, registry=operators):
 async def _import(scene: Scene) -> None:
     handle = await scene.start(Edited(), key="edited", paused=True)
     if not scene.ledger.has("ack", "import"):
-        document = json.loads(await handle.export_dag())
+        document = json.loads(await scene.patiently(handle.export_dag))
         document["nodes"]["late"]["name"] = "much later"
-        await handle.import_dag(json.dumps(document), by="a test")
+        await scene.patiently(lambda: handle.import_dag(json.dumps(document), by="a test"))  # asks before it acts
         scene.ack("import")
     await handle.resume()
     scene.ack("resume")
@@ -115,7 +115,7 @@ async def _prune(scene: Scene) -> None:
         await asyncio.sleep(0.002)
         await scene.engine.prune(older_than_seconds=0)
         scene.ack("prune")
-    if await kept.status() == "paused":
+    if await scene.patiently(kept.status) == "paused":
         await kept.resume()
     await kept.result()
 

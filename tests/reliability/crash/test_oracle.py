@@ -23,8 +23,8 @@ BROKEN = [
     ("G2", "UPDATE runs SET result = x'31'"),
     (
         "G2",
-        "INSERT INTO work SELECT run, node, 2, workflow, kind, name, 'completed', 1, 1, 1, queue, 0, 0, 0, NULL, NULL, 'w', "
-        "NULL, 'json', NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 1, 1 FROM work WHERE node = 'one'",
+        "INSERT INTO work SELECT run, node, 2, workflow, kind, name, 'completed', 1, 1, 1, queue, 0, 0, 0, NULL, NULL, "
+        "'w', NULL, 'json', NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 1, 1 FROM work WHERE node = 'one'",
     ),
     ("G4", "UPDATE work SET completed = required + 1 WHERE node = 'two'"),
     ("G6", "UPDATE work SET started = due - 1 WHERE node = 'two'"),
@@ -91,7 +91,7 @@ def test_g3_the_oracle_notices_what_was_done_again_although_it_was_recorded(
     rows = rows_of(grounds, end[0])
     again = replace(next(line for line in end[1] if line.kind == "ran"), life=2)
     oracle.not_again(rows, end[1], 1)
-    with pytest.raises(Broken, match="^G3: executed again"):
+    with pytest.raises(Broken, match=r"^G3: executed again"):
         oracle.not_again(rows, [*end[1], again], 1)
 
 

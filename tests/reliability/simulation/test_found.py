@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast as hf
-from holdfast.core.queries import Attempts
-from holdfast.core.rows import COMPLETED, LEASED, READY, WORK, Work
+from holdfast.core.function_operations import QueuedCall, TakeTurn
+from holdfast.core.operations import STALE
+from holdfast.core.queries import AllWork, Attempts
+from holdfast.core.rows import COMPLETED, LEASED, READY, RUNS, WORK, Run, Work
 from holdfast.core.view import RowCache, View
 from holdfast.runtime.system import RealClock
 from holdfast.store.contract import ClaimRequest, CodeSeen
@@ -136,6 +139,38 @@ async def test_g9_work_whose_task_was_stopped_before_its_first_step_is_taken_up_
         worker._launch(handed)  # as its next look at what it holds does
         assert await run.result(timeout=5) == 7
         assert (await engine.store.runs([run.id]))[0].status == COMPLETED
+
+
+async def test_k3_a_claim_whose_answer_comes_after_a_cancel_does_not_undo_the_fence_in_memory() -> None:
+    """Seed 5005. The claimed row replaced the newer one, and a function that was being cancelled made one more call."""
+    registry = hf.Registry()
+
+    @hf.workflow(registry=registry)
+    async def waits() -> None:
+        await hf.sleep(60.0)
+
+    async with hf.Engine("memory://", registry=registry) as engine:
+        run = await engine.start(waits)
+        request = ClaimRequest(worker="w", queue="default", limit=1, workflows=("waits",), actions=("waits",))
+        handed = await engine.store.claim(request)
+        await run.cancel()
+        engine.coordinator.remember(handed)
+        call = QueuedCall(address="#1", action="act", name="act", digest="", queue="default", payload=b"", codec="json")
+        late = TakeTurn(run=run.id, node="turn", attempt=1, token=1, known=0, calls=(call,))
+        assert (await engine.coordinator.submit(late)).verdict == STALE
+        assert [work.node for work in await engine.store.rows(AllWork(run.id))] == ["turn"]
+
+
+async def test_k4_a_claim_whose_answer_comes_late_is_remembered_if_nobody_else_has_had_the_item() -> None:
+    """The other half of seed 5005: what was claimed, and only that, is leased in memory too."""
+    cache = RowCache()
+    cache.learn(RUNS, Run("r", "w", "dag", version=2))
+    waiting = Work(run="r", node="n", attempt=1, workflow="w", status=READY, token=4, losses=1)
+    cache.learn(WORK, waiting)
+    for token, status in ((4, READY), (6, READY), (5, LEASED)):  # another's, of later, and ours
+        cache.learn_late_claim(replace(waiting, status=LEASED, token=token, worker="me", losses=0))
+        (row,) = cache.runs["r"].rows[WORK].values()
+        assert (row.status, row.losses) == (status, 1)
 
 
 def test_idle_workers_wake_a_few_times_a_second() -> None:

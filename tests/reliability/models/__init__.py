@@ -1,0 +1,1 @@
+"""State machines that do whatever they like, against small models written from the promises."""
