@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from holdfast.core.errors import HoldfastError
 from holdfast.core.operations import (
     CancelRun,
     CompleteWork,
@@ -19,6 +20,7 @@ from holdfast.core.operations import (
     ReleaseWork,
     ResumeRun,
     RetryRun,
+    SkipNode,
     WorkOperation,
 )
 from holdfast.core.rows import WORK, Work
@@ -146,6 +148,18 @@ class Leases(RuleBasedStateMachine):
         else:
             assert changed.changed == expected, f"{verb} of {run} in {model.status}"
 
+    @rule(number=st.integers(0, 3), place=st.integers(0, 4))
+    @precondition(lambda self: self.runs)
+    def skip(self, number: int, place: int) -> None:
+        run = f"r{number % len(self.runs)}"
+        model = self.runs[run]
+        node = list(model.parents)[place % len(model.parents)]
+        try:
+            done = self.run(_submitted(self.coordinator, SkipNode(run=run, node=node))).changed
+        except HoldfastError:
+            done = False
+        assert done == model.skip(node), f"skip of {node} of {run}"
+
     @rule(seconds=st.sampled_from([0.4, 1.0, 30.0]))
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -169,7 +183,9 @@ class Leases(RuleBasedStateMachine):
             assert SHOWN.get(run.status, run.status) == model.status, f"{run.id} is {run.status}: {model}"
             wanted = {node: [each for each in seen if each != "cancelled"] for node, seen in model.seen().items()}
             shown = {node: [each for each in seen if each != "cancelled"] for node, seen in found[run.id].items()}
-            assert {k: v for k, v in shown.items() if v} == {k: v for k, v in wanted.items() if v}, run.id
+            assert {k: v for k, v in shown.items() if v} == {k: v for k, v in wanted.items() if v}, (
+                f"{run.id}: {shown}, and should be {wanted}"
+            )
 
 
 async def _submitted(coordinator: Any, operation: Any) -> Any:

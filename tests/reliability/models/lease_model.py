@@ -144,10 +144,25 @@ class ModelRun:
             return []
         given_up = self.given_up()
         for node in given_up:
+            self.nodes[node][-1].status = "failed"  # I9: a dead letter that was replayed is none any more
             self._again(node, READY, 0.0, 0, 0)
-        if given_up and self.status == FAILED:
+        if given_up:  # whoever asks for a retry wants the run to move, be it failed or paused
             self.status = OPEN
         return given_up
+
+    def skip(self, node: str) -> bool:
+        """A node that gave up or has not started counts as done; False if it is too late for that."""
+        latest = self.latest(node)
+        if self.status in (COMPLETED, CANCELLED) or (latest and latest.status in ("completed", "skipped", LEASED)):
+            return False
+        if latest is None:
+            self.nodes[node] = [Attempt("skipped")]
+        else:
+            latest.status = "skipped"
+        if self.status == FAILED:
+            self.status = OPEN
+        self._advance()
+        return True
 
     def given_up(self) -> list[str]:
         return [node for node, found in self.nodes.items() if found[-1].status in ("failed", "dead")]

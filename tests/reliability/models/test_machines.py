@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from tests.reliability.models.event_machine import Events
 from tests.reliability.models.lease_machine import Leases
 from tests.support.stores import KINDS, Site, site_for
 
@@ -47,3 +48,8 @@ def explore(machine: type[RuleBasedStateMachine], site: Site, *, steps: int, sha
 @pytest.mark.timeout(0)
 def test_g2_g4_i1_i6_i10_i11_runs_leases_and_tokens_are_what_the_promises_say(site: Site) -> None:
     explore(Leases, site, steps=40)
+
+
+@pytest.mark.timeout(0)
+def test_g5_i50_i51_i52_events_reach_whom_the_promises_say(site: Site) -> None:
+    explore(Events, site, steps=15, share=0.4)
