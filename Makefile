@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test check ledger lock bench big-dag flows simulate mutants crash clean setup-test setup-dev
+.PHONY: demo test check ledger lock bench big-dag flows simulate mutants crash soak clean setup-test setup-dev
 
 demo: setup-test
 	$(BIN)/python examples/demo/run.py
@@ -60,6 +60,12 @@ simulate: setup-test
 # ARGS="--figure killed --count 40" is a part, ARGS="--point …" one point, as a failure prints it.
 crash: setup-test
 	$(BIN)/python -m tests.reliability.crash $(if $(findstring --point,$(ARGS)),,--record) $(ARGS)
+
+# Real processes on a real PostgreSQL behind a network that misbehaves, for so many minutes. It prints how to repeat it.
+MINUTES ?= 5
+SEED ?=
+soak: setup-test
+	$(BIN)/python -m tests.reliability.soak $(MINUTES) $(SEED)
 
 # Leaves .venv alone: it is expensive, and somebody may be working in it.
 clean:

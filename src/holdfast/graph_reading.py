@@ -17,7 +17,7 @@ from holdfast.core.queries import (
 )
 from holdfast.core.rows import BLOCKED, LEASED, NODE, Checkpoint, Recorded, Run, Work
 from holdfast.core.state_items import node_of, run_seed, step_of
-from holdfast.core.stored import moment
+from holdfast.core.stored import moment, unreadable
 from holdfast.graph_documents import Checkpoint as CheckpointDocument
 from holdfast.graph_documents import (
     Interrupt,
@@ -107,6 +107,8 @@ async def scheduler(engine: Engine, run: Run) -> SchedulerState:
     code = reader_of_run(engine, run)
     latest: list[Checkpoint] = await engine.store.rows(CheckpointsOf(run.id, LATEST, 1))
     open_work: list[Work] = await engine.store.rows(OpenWork(run.id))
+    if not latest:
+        raise unreadable(f"what run {run.id} is doing", LookupError("it has no checkpoint"))
     row = latest[0]
     totals = totals_of(row)
     waiting = 0 if run.ended else max(0, len(frontier_of(row, code)) - run.due)

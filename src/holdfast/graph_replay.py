@@ -98,7 +98,7 @@ async def replay(engine: Engine, run: Run, mode: str = "strict") -> ReplayReport
 
 def _unbroken(chain: list[Checkpoint], run: Run) -> list[Checkpoint]:
     """The checkpoints from the earliest that all later ones follow: those before it were pruned."""
-    first = len(chain) - 1
+    first = max(0, len(chain) - 1)
     while first > 0 and chain[first - 1].step == chain[first].step - 1:
         first -= 1
     while first < len(chain) and not chain[first].whole:

@@ -39,6 +39,14 @@ def stored_number(text: str, what: str) -> int:
     return int(text)
 
 
+def stored_names(text: str | bytes) -> tuple[str, ...]:
+    """Names that a worker has told of itself; none if they cannot be read, since others must not fail over it."""
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except UNREADABLE:
+        return ()
+
+
 def undecided(operation: Operation, error: Exception) -> RunError:
     """An operation on a run could not be decided for no reason that we know of: what its rows hold makes no sense."""
     return RunError(

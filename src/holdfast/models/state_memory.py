@@ -17,7 +17,7 @@ from holdfast.core.rows import Checkpoint, Run
 from holdfast.core.state_items import Item
 from holdfast.core.state_outcomes import Fields, split
 from holdfast.core.state_patch import patched
-from holdfast.core.stored import read_stored
+from holdfast.core.stored import read_stored, unreadable
 from holdfast.core.view import NotLoaded, View
 from holdfast.models.state_code import GraphCode, Unsealing
 
@@ -82,7 +82,9 @@ def _place(checkpoint: Checkpoint) -> str:
 
 def put_together(chain: Sequence[Checkpoint], code: Unsealing) -> Known:
     """The state after the last of these: they begin with a whole one, or hold one."""
-    first = max(number for number, row in enumerate(chain) if row.whole)
+    first = max((number for number, row in enumerate(chain) if row.whole), default=-1)
+    if first < 0:
+        raise unreadable("the state of a graph", LookupError("no checkpoint of it was stored whole"))
     whole = code.unseal(chain[first].state)
     fields: Fields = split(whole)
     patch_bytes = 0

@@ -24,6 +24,7 @@ from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
 from holdfast.core.rows import RUNS, WORK, Fact, History, Run, Work
 from holdfast.core.seams import Clock
+from holdfast.core.stored import stored_names
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
     ClaimRequest,
@@ -361,7 +362,7 @@ class PostgresStore:
         for row in await self._statement("fetch", "workers"):
             fields = dict(row.items())
             for name in ("queues", "workflows", "actions"):
-                fields[name] = msgspec.json.decode(fields[name], type=tuple[str, ...])
+                fields[name] = stored_names(fields[name])
             found.append(WorkerRow(**fields))
         return found
 

@@ -28,6 +28,7 @@ from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
 from holdfast.core.rows import LEASED, RUNS, WORK, Fact, History, Run, Work
 from holdfast.core.seams import Clock, StatementExecutor
+from holdfast.core.stored import stored_names
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
     ClaimRequest,
@@ -497,7 +498,9 @@ class SqliteStore:
         rows = await self._read(lambda db: db.execute(self._sql["workers"]).fetchall())
         found = [
             WorkerRow(
-                **dict(zip(WorkerRow.__struct_fields__, [*row[:3], *map(_names, row[3:6]), *row[6:]], strict=True))
+                **dict(
+                    zip(WorkerRow.__struct_fields__, [*row[:3], *map(stored_names, row[3:6]), *row[6:]], strict=True)
+                )
             )
             for row in rows
         ]
@@ -583,7 +586,3 @@ class SqliteStore:
                     busy_until = self._clock.monotonic() + BUSY_SECONDS
 
         self._watcher = asyncio.get_running_loop().create_task(watch(), name="holdfast-sqlite-watch")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return msgspec.json.decode(text, type=tuple[str, ...])

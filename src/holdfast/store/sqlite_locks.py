@@ -27,6 +27,8 @@ except ImportError:  # pragma: no cover - not a POSIX system: leases alone decid
 
 PROVABLE = _posix is not None
 
+LONGEST_ID = 100
+
 
 class FileLock:
     """An exclusive lock on a small file that is created when needed."""
@@ -104,7 +106,7 @@ class WorkerLocks:
 
     def is_dead(self, worker: str) -> bool:
         """True only if the file is there and nobody holds it."""
-        if not PROVABLE or worker in self._mine or not self._path(worker).exists():
+        if not PROVABLE or worker in self._mine or not _is_plain(worker) or not self._path(worker).exists():
             return False
         probe = FileLock(self._path(worker))
         try:
@@ -114,10 +116,15 @@ class WorkerLocks:
 
     def forget(self, worker: str) -> None:
         """Remove the file of a worker that is gone."""
-        if worker not in self._mine:
+        if worker not in self._mine and _is_plain(worker):
             self._path(worker).unlink(missing_ok=True)
 
     def abandon(self) -> None:
         for lock in self._mine.values():
             lock.close()
         self._mine.clear()
+
+
+def _is_plain(worker: str) -> bool:
+    """Whether an id can be part of a file's name: it comes from a row that anybody may have written."""
+    return len(worker) <= LONGEST_ID and worker.isascii() and worker.replace("-", "").isalnum()

@@ -10,6 +10,7 @@ import random
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,9 +104,9 @@ def _apply(deed: Deed, content: bytearray) -> None:
 class WatchedDisk(apsw.VFS):
     """The system's own file system, with a record of what is done to it."""
 
-    def __init__(self, disk: Disk) -> None:
-        self.name = f"watched-{id(disk)}"
-        self.disk = disk
+    def __init__(self) -> None:
+        self.name = "watched"
+        self.disk = Disk()
         super().__init__(self.name, "")
 
     def xOpen(self, name: Any, flags: list[int]) -> Any:
@@ -115,6 +116,12 @@ class WatchedDisk(apsw.VFS):
     def xDelete(self, filename: str, syncdir: bool) -> None:
         super().xDelete(filename, syncdir)
         self.disk.deeds.append(Deed("delete", Path(filename).name, durable=bool(syncdir)))
+
+
+@cache
+def watched_disk() -> WatchedDisk:
+    """One for the whole process: SQLite keeps a pointer to it, so it must never be collected."""
+    return WatchedDisk()
 
 
 class WatchedFile(apsw.VFSFile):

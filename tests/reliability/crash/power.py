@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.runtime.system import InlineExecutor, System
 from holdfast.store.contract import Store
 from tests.reliability.crash import oracle
-from tests.reliability.crash.disk import Disk, Policy, StoreOnWatchedDisk, WatchedDisk
+from tests.reliability.crash.disk import Disk, Policy, StoreOnWatchedDisk, watched_disk
 from tests.reliability.crash.in_process import Stage
 from tests.reliability.crash.ledger import Ledger, Line
 from tests.reliability.crash.lives import Life, buried
@@ -41,7 +41,8 @@ class PowerStage(Stage):
         self._begin()
         if self.place.path.exists():
             self._disk.before[self.place.path.name] = self.place.path.read_bytes()
-        vfs = WatchedDisk(self._disk)
+        vfs = watched_disk()
+        vfs.disk = self._disk
 
         def store(system: System) -> Store:
             return StoreOnWatchedDisk(

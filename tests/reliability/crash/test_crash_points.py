@@ -32,7 +32,7 @@ def try_some(grounds: Grounds, figure: str, scenario: str, store: str, count: in
 
 
 @every_scenario
-@pytest.mark.parametrize(("store", "count"), [("sqlite", 66), ("postgresql", 12)])
+@pytest.mark.parametrize(("store", "count"), [("sqlite", 76), ("postgresql", 12)])
 def test_g1_g2_g3_g4_g9_g10_a_process_that_dies_anywhere_breaks_no_promise(
     grounds: Grounds, scenario: str, store: str, count: int
 ) -> None:

@@ -75,16 +75,15 @@ class Events(RuleBasedStateMachine):
         self.post.listen(stages, patience)
         self._pass()
 
-    def _next(self, again: bool) -> tuple[int, str]:
-        if not again:
-            self.values += 1
+    def _next(self) -> tuple[int, str]:
+        self.values += 1
         return self.values, f"e{self.values:05}"
 
     @rule(place=st.integers(0, 9), name=st.sampled_from(NAMES), again=st.booleans())
     @precondition(lambda self: self.handles)
     def send(self, place: int, name: str, again: bool) -> None:
         to = place % len(self.handles)
-        value, id = self._next(again and self.values > 0 and False)
+        value, id = self._next()
         for _ in range(2 if again else 1):
             sent = self.run(self.engine.send(name, value, to=self.handles[to], id=id))
             self.run(self.engine.settle(timeout=10))
@@ -94,7 +93,7 @@ class Events(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), to_all=st.booleans(), again=st.booleans())
     def broadcast(self, name: str, to_all: bool, again: bool) -> None:
-        value, id = self._next(False)
+        value, id = self._next()
         for _ in range(2 if again else 1):
             sent = self.run(self.engine.broadcast(name, value, to_all=to_all, id=id))
             self.run(self.engine.settle(timeout=10))

@@ -20,12 +20,13 @@ OPEN_WORK = f"""
 SELECT DISTINCT work.run FROM work JOIN runs ON runs.id = work.run
 WHERE runs.model <> '{PROJECTION_MODEL}' AND work.status IN ('blocked', 'ready', 'leased') LIMIT 20
 """
-# Ready and due, or leased to nobody who lives, for longer than three leases.
+# Ready and due while there is room for it, or leased to nobody who lives: for longer than three leases.
 STANDING_STILL = f"""
 SELECT work.run, work.node, work.attempt, work.status, ({_NOW} - greatest(work.due, work.created)) / 1000000 AS age
 FROM work JOIN runs ON runs.id = work.run
 WHERE runs.status <> 'paused' AND (
-    (work.status = 'ready' AND work.gate IN (0, 1) AND greatest(work.due, work.created, runs.updated) < {_NOW} - $1)
+    (work.status = 'ready' AND work.gate IN (0, 1) AND greatest(work.due, work.created, runs.updated) < {_NOW} - $1
+        AND (SELECT count(*) FROM work busy WHERE busy.status = 'leased') < $2)
     OR (work.status = 'leased' AND NOT EXISTS (
         SELECT FROM workers WHERE workers.id = work.worker AND workers.lease_until > {_NOW} - $1)))
 LIMIT 5
@@ -79,9 +80,9 @@ async def explained(engine: hf.Engine, runs: list[str]) -> str:
     return "; ".join(told) or str(await engine.projections())
 
 
-async def check_nothing_stands_still(engine: hf.Engine) -> None:
-    """G9: no work that could run has waited for longer than three leases."""
-    rows = await fetch(engine, STANDING_STILL, int(STANDSTILL_SECONDS * 1_000_000))
+async def check_nothing_stands_still(engine: hf.Engine, slots: int) -> None:
+    """G9: no work that could run, on one of so many slots, has waited for longer than three leases."""
+    rows = await fetch(engine, STANDING_STILL, int(STANDSTILL_SECONDS * 1_000_000), slots)
     if rows:
         told = await explained(engine, list({row[0] for row in rows}))
         must(False, "G9", f"{[tuple(row) for row in rows]} could run and do not: {told}")

@@ -89,7 +89,7 @@ class Singles(Program):
     """Some runs of one action each."""
 
     async def drive(self, client: Asks) -> None:
-        keys = [f"{self.name}.{place}" for place in range(self.dice.randint(5, 15))]
+        keys = [f"{self.name}.{place}" for place in range(self.dice.randint(10, 30))]
         action = self.dice.choice((app.act, app.act, app.enter))
         await asyncio.gather(*[self.start(client, action, key, key=key) for key in keys])
         await self.finish(client)

@@ -16,7 +16,6 @@ on whatever comes until its input is closed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import sys
 from collections import Counter
@@ -91,7 +90,6 @@ class Proxy:
         self.did: Counter[str] = Counter()
         self._wanted: list[str] = []  # cuts that wait for a transaction to end somewhere
         self._lag_seconds = 0.0
-        self._stormy = True
 
     def takes(self, kind: str) -> bool:
         """Whether this is where a cut of this kind is to happen."""
@@ -157,8 +155,7 @@ class Proxy:
             self.did["black holes"] += 1
             asyncio.get_running_loop().call_later(self.order.hole_seconds, line.cut)
 
-    async def calm(self) -> None:
-        self._stormy = False
+    def calm(self) -> None:
         self._wanted.clear()
         self._hurry_up()
 
@@ -173,13 +170,14 @@ async def serve(order: Order) -> None:
     raging = asyncio.ensure_future(proxy.storm())
     await lines.readline()
     raging.cancel()
-    await proxy.calm()
+    proxy.calm()
     print(msgspec.json.encode(dict(proxy.did)).decode(), flush=True)
     await lines.read()
     server.close()
-    with contextlib.suppress(Exception):
-        for line in list(proxy.lines):
-            line.cut()
+    for line in list(proxy.lines):
+        line.cut()
+    while proxy.lines:  # noqa: ASYNC110 - each ends when it has seen that it was cut
+        await asyncio.sleep(0.01)
 
 
 def seen_in(data: bytes) -> list[Message]:

@@ -33,6 +33,7 @@ SETTINGS: dict[str, Any] = {
     "lost_limit": 1000,  # so many leases are taken away here that an innocent item may lose ten in a row
     "resident_seconds": 1.0,
 }
+CONCURRENCY = 10
 SKEWS = (0.0, 3600.0, -3600.0)
 FULL_SECONDS = 1.5
 
@@ -107,7 +108,12 @@ class Storm:
     def _new_worker(self) -> subprocess.Popen[bytes]:
         skew = SKEWS[self._hired % len(SKEWS)]
         faked = faketime_environment(skew) if skew else {}
-        order = {"url": self._url, "settings": SETTINGS, "skew_seconds": 0.0 if faked else skew}
+        order = {
+            "url": self._url,
+            "settings": SETTINGS,
+            "concurrency": CONCURRENCY,
+            "skew_seconds": 0.0 if faked else skew,
+        }
         self._hired += 1
         with (self._folder / f"worker-{self._hired}.err").open("wb") as errors:
             return subprocess.Popen(
