@@ -228,6 +228,7 @@ asyncio.run(main())
 
 async def test_a_function_that_returns_after_its_loop_is_gone_harms_nobody() -> None:
     entered, leave, left = threading.Event(), threading.Event(), threading.Event()
+    before = set(threading.enumerate())  # what other tests have left to itself
 
     def function() -> None:
         entered.set()
@@ -242,7 +243,8 @@ async def test_a_function_that_returns_after_its_loop_is_gone_harms_nobody() -> 
         slots.close()
 
     await asyncio.to_thread(asyncio.run, short_life())
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("holdfast-action")]
+    started = set(threading.enumerate()) - before
+    threads = [thread for thread in started if thread.name.startswith("holdfast-action")]
     leave.set()
     assert left.wait(DEADLINE_SECONDS)
     for thread in threads:

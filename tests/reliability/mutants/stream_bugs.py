@@ -135,8 +135,8 @@ STREAMS: tuple[Mutant, ...] = (
         "the frontier is in the order of the declared edges",
         "I39",
         "core/state_items.py",
-        "    return sorted(items, key=lambda item: item.path)\n",
-        "    return list(items)\n",
+        "    if len(found) > 1:\n        found.sort(key=_path)\n",
+        "",
         *("tests/graphs/test_semantics.py", "-k", "test_i39_items_merge_by_order_key"),
     ),
     mutant(

@@ -14,8 +14,9 @@ import asyncio
 import contextlib
 import heapq
 import random
+from asyncio import events
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Literal
 from weakref import WeakSet
@@ -64,6 +65,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._count = 0  # timers of one moment keep their order
         self._kept: list[asyncio.Task[Any]] = []
         self._lanes: dict[str, Lane] = {}
+        self._over = False
         self.callbacks = 0
 
     # -- time
@@ -91,7 +93,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _enqueue(self, handle: asyncio.Handle) -> None:
         lane = handle._context.get(_LANE, _NOWHERE)  # type: ignore[attr-defined]
-        if lane.state == "dead":
+        if lane.state == "dead" or self._over:
             return
         lane.queue.append(handle)
         self._join(lane)
@@ -178,15 +180,26 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _process_events(self, event_list: Any) -> None: ...
 
     def abandon(self) -> None:
-        """End the simulation: whatever is suspended is closed, outside of any loop, and cannot touch the next one."""
-        for task in [*self._kept, *(task for lane in self._lanes.values() for task in list(lane.tasks))]:
-            if task.done():
-                continue
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            with contextlib.suppress(BaseException):
-                task.get_coro().close()  # type: ignore[union-attr]
+        """End the simulation: whatever is suspended is closed, and what it still wants to do then never happens."""
+        left = [*self._kept, *(task for lane in self._lanes.values() for task in list(lane.tasks))]
+        with self.as_the_end():
+            for task in left:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    with contextlib.suppress(BaseException):
+                        task.get_coro().close()  # type: ignore[union-attr]
         self._timers.clear()
         self._busy.clear()
         self._kept.clear()
         self._lanes.clear()
         self.close()
+
+    @contextlib.contextmanager
+    def as_the_end(self) -> Iterator[None]:
+        """Inside, tasks can be made and nothing runs: for `finally` blocks, which would else find another loop."""
+        self._over = True
+        events._set_running_loop(self)
+        try:
+            yield
+        finally:
+            events._set_running_loop(None)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import random
 import shutil
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from tests.reliability.simulation.flow_programs import Flows
 from tests.reliability.simulation.function_programs import Functions
 from tests.reliability.simulation.graph_programs import Graphs
 from tests.reliability.simulation.ledger import must
+from tests.reliability.simulation.loop import SimulatedLoop
 from tests.reliability.simulation.programs import Program
 from tests.reliability.simulation.world import World
 
@@ -220,7 +222,7 @@ def _bury_the_dead() -> None:
     """Collect what is suspended somewhere and would rather go on; what it says to that is of no interest."""
     told, sys.unraisablehook = sys.unraisablehook, _ignore
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), SimulatedLoop(random.Random(0)).as_the_end():
             warnings.simplefilter("ignore")
             gc.collect()
     finally:

@@ -108,14 +108,14 @@ async def test_g10_doctor_names_rows_that_belong_to_no_run(shared_site: Site, ro
 
 
 async def test_g10_doctor_names_a_file_that_is_damaged(tmp_path: Any) -> None:
-    """Bytes overwritten in the middle of a table are found by the integrity check, or the file is refused."""
+    """Bytes overwritten inside a table are found by the integrity check, or the file is refused."""
     site = Site("sqlite", f"sqlite:///{tmp_path / 'store.db'}")
     async with site.opened(VirtualClock()) as store:
         await put(store, *(a_run(f"r{number:04d}", input=b"x" * 500) for number in range(200)))
     content = bytearray(site.path.read_bytes())
     page = 4096
-    middle = len(content) // 2 // page * page
-    content[middle : middle + page] = b"\xff" * page
+    late = len(content) * 3 // 4 // page * page  # behind the schema, among the runs
+    content[late : late + page] = b"\xff" * page
     site.path.write_bytes(content)
     store = site.store(VirtualClock())
     await store.open()
