@@ -16,7 +16,7 @@ class Plan:
     seconds: float = 60.0
     kills: int = 22
     restarts: int = 5
-    cuts: int = 230
+    cuts: int = 300
     stops: int = 4
     fillings: int = 1
     workers: int = 3
