@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 import holdfast as hf
 
-TIME_TO_PAY = timedelta(seconds=0.5)
+TIME_TO_PAY = timedelta(seconds=3)
 
 
 # What an order can be told …

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.operations import Operation
-from holdfast.core.rows import GATE_OPEN, READY, RUNS, WORK
+from holdfast.core.rows import ENDED, GATE_OPEN, READY, RUNS, WORK
 from holdfast.core.view import Changes, View
 
 
@@ -41,7 +41,7 @@ class Commit:
         return {row.queue for row in self.changes.rows(WORK) if row.status == READY and row.gate == GATE_OPEN}
 
     def ended_runs(self) -> list[str]:
-        return [row.id for row in self.changes.rows(RUNS) if row.ended]
+        return [row.id for row in self.changes.rows(RUNS) if row.status in ENDED]
 
 
 class Submitted(msgspec.Struct, eq=False):

@@ -365,7 +365,9 @@ class BlockingEngine:
         key: str | None = None,
         by: str = "an operator",
     ) -> BlockingHandle[Any]:
-        """A new run that shares what was done. The run it is taken from stays as it is.
+        """A new run that shares what was done, or the one that this very fork has made under `key` before.
+
+        The run it is taken from stays as it is. A key that belongs to another run is a `KeyConflict`.
 
         Of a DAG: every completed node except `from_node` and whatever depends on it (I29). Of a state graph: all up to
         the checkpoint of `step` or `label` (the latest, if neither is given), with the fields in `update` set anew.

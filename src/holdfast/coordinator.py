@@ -38,7 +38,7 @@ from holdfast.batches import Commit, Decided, Spent, Submitted
 from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
 from holdfast.core.function_operations import TURN, SendEvent, TakeTurn
-from holdfast.core.operations import Handed, Operation
+from holdfast.core.operations import Handed, Operation, names_its_runs
 from holdfast.core.queries import Attempts, WaitersOf, WaitsOf
 from holdfast.core.rows import INPUTS, RUNS, WORK, Run
 from holdfast.core.seams import Clock
@@ -229,7 +229,8 @@ class Coordinator:
     async def _apply(self, batch: list[Submitted]) -> None:
         """The fast path for what it can serve, then the locked path for the rest."""
         slow = batch
-        if not any(item.operation.concerns_all for item in batch):
+        kinds = {type(item.operation) for item in batch}
+        if all(map(names_its_runs, kinds)) or not any(item.operation.concerns_all for item in batch):
             slow = await self._apply_fast(batch)
         if slow:
             await self._apply_locked(sorted(slow, key=lambda item: item.number))
@@ -306,7 +307,8 @@ class Coordinator:
         operation = item.operation
         item.result = item.error = None
         view.may_repeat = item.may_repeat
-        started = self._clock.monotonic()
+        monotonic = self._clock.monotonic
+        started = monotonic()
         try:
             item.result = self._decisions[type(operation)](view, operation)
             view.finish()
@@ -322,7 +324,7 @@ class Coordinator:
             return [(RUNS, operation.runs)]
         if item.error is not None and not isinstance(item.error, HoldfastError):
             log.error("deciding %s raised", type(operation).__name__, exc_info=item.error)
-        if (spent := self._clock.monotonic() - started) > SLOW_DECISION_SECONDS:
+        if (spent := monotonic() - started) > SLOW_DECISION_SECONDS:
             log.warning(
                 "deciding %s took %.0f ms: code inside a decision must be quick", _named(operation), spent * 1000
             )
@@ -460,7 +462,7 @@ class Coordinator:
                 await failpoints.reach("load.after_topics")
         for run in runs:
             cache.drop(run)  # what another process wrote is visible only from here on
-        await tx.lock_runs(sorted(runs))
+        locked = await tx.lock_runs(sorted(runs))
         if failpoints.armed:
             await failpoints.reach("load.after_locks")
         needs: list[Need] = [(RUNS, (run,)) for run in sorted(runs)]
@@ -474,6 +476,9 @@ class Coordinator:
             loaded = monotonic()
             spent.load += loaded - since
             view = View(cache, now=tx.now, optimistic=False)
+            # Created after they were to be locked: what else is read of them may be of another moment.
+            if created := {row.id for need, rows in supplied if _is_run(need) for row in rows} - locked:
+                return view, Changes(), created
             for need, rows in supplied:
                 view.supply(need, rows)
             # Every missing row of the whole batch is collected before the next load: rounds, not trips.
@@ -552,6 +557,10 @@ class Coordinator:
         for item in batch:
             for run in item.operation.runs:
                 self.cache.drop(run)
+
+
+def _is_run(need: Need) -> bool:
+    return not isinstance(need, Query) and need[0] is RUNS
 
 
 def _run_of(need: Need) -> str | None:

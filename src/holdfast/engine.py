@@ -117,6 +117,7 @@ class Engine(Deciding, Projecting, Operating):
         self.stray_events: StrayEventKeeper | None = None
         self._unserved = UnservedQueues(lambda: self.store)
         self._background: set[asyncio.Task[Any]] = set()
+        self.listeners: list[Callable[[str], None]] = []  # told the channel when another process has news
 
     def __repr__(self) -> str:
         return f"<Engine {redacted(self.url)} {'open' if self._coordinator else 'closed'}>"
@@ -218,6 +219,8 @@ class Engine(Deciding, Projecting, Operating):
                 worker.projections.look()
         if channel == ENDED and self._watch is not None:
             self._watch.hint()
+        for listener in self.listeners:
+            listener(channel)
 
     @property
     def store(self) -> Store:

@@ -21,6 +21,7 @@ from holdfast.core.errors import (
     RunCancelled,
     RunFailed,
     RunPaused,
+    StoreUnavailable,
     UnknownWorkflow,
     UsageError,
 )
@@ -41,6 +42,7 @@ from holdfast.core.rows import (
     BLOCKED,
     CANCELLED,
     COMPLETED,
+    ENDED,
     FAILED,
     LEASED,
     PAUSED,
@@ -154,9 +156,7 @@ class Handle(Generic[R]):
         `wait_paused`), or `TimeoutError`; the run itself goes on after a timeout.
         """
         try:
-            row = await self._engine.watch.wait(
-                self.id, lambda run: run.ended or (run.status == PAUSED and not wait_paused), timeout
-            )
+            row = await self._engine.watch.wait(self.id, _has_ended if wait_paused else _has_ended_or_paused, timeout)
         except TimeoutError:
             raise TimeoutError(f"run {self.id} has not ended after {timeout:g} s; it goes on") from None
         return self._outcome(row)
@@ -210,6 +210,14 @@ class Handle(Generic[R]):
             raise undecided(operation, error) from error
         return changed
 
+    async def _wish(self) -> dict[str, Any]:
+        """A name for what is asked, which makes a repetition known as one. While the store is away it goes without."""
+        try:
+            rows = await self._engine.store.runs([self.id])
+        except StoreUnavailable:
+            return {}
+        return {"wish": self._engine.system.ids.new(), "known": rows[0].entries if rows else 0}
+
     async def cancel(self, *, force: bool = False, by: str = "an operator") -> bool:
         """Stop the run for good; False if it had ended before."""
         if failpoints.armed:
@@ -221,19 +229,22 @@ class Handle(Generic[R]):
 
     async def pause(self, *, by: str = "an operator", reason: str = "") -> bool:
         """Start nothing more of this run until it is resumed. What is running goes on to its end."""
+        wish = await self._wish()
         return (
             await self._ask(
-                PauseRun(run=self.id, by=checked_text(by, "by"), reason=reason and checked_text(reason, "reason"))
+                PauseRun(
+                    run=self.id, by=checked_text(by, "by"), reason=reason and checked_text(reason, "reason"), **wish
+                )
             )
         ).changed
 
     async def resume(self, *, by: str = "an operator") -> bool:
         """Go on; if a failure paused the run, retry what failed."""
-        return (await self._ask(ResumeRun(run=self.id, by=checked_text(by, "by")))).changed
+        return (await self._ask(ResumeRun(run=self.id, by=checked_text(by, "by"), **await self._wish()))).changed
 
     async def retry(self, *, by: str = "an operator") -> list[str]:
         """Give every node that gave up a new attempt; their names."""
-        answer = await self._ask(RetryRun(run=self.id, by=checked_text(by, "by")))
+        answer = await self._ask(RetryRun(run=self.id, by=checked_text(by, "by"), **await self._wish()))
         if not answer.changed:
             raise UsageError(
                 f"run {self.id} has nothing to retry: it is {answer.status}",
@@ -467,6 +478,14 @@ def _what_helps(row: Run) -> str:
 
 def _iso(microseconds: int) -> str:
     return moment(microseconds).isoformat().replace("+00:00", "Z")
+
+
+def _has_ended(run: Run) -> bool:
+    return run.status in ENDED
+
+
+def _has_ended_or_paused(run: Run) -> bool:
+    return run.status in ENDED or run.status == PAUSED
 
 
 def _node_state(node: str, name: str, work: Work | None, absent: str = "pending") -> NodeState:

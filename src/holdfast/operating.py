@@ -49,7 +49,9 @@ class Operating(EnginePart):
         key: str | None = None,
         by: str = "an operator",
     ) -> Handle[Any]:
-        """A new run that shares what was done. The run it is taken from stays as it is.
+        """A new run that shares what was done, or the one that this very fork has made under `key` before.
+
+        The run it is taken from stays as it is. A key that belongs to another run is a `KeyConflict`.
 
         Of a DAG: every completed node except `from_node` and whatever depends on it (I29). Of a state graph: all up to
         the checkpoint of `step` or `label` (the latest, if neither is given), with the fields in `update` set anew.
@@ -111,11 +113,13 @@ class Operating(EnginePart):
             raise UsageError(f"run {source} of {row.workflow} is a DAG", hint="say from which node: from_node=…")
         code = code_of_run(self._engine, row)
         fields = code.encode_part(update, f"the update of run {source}")
+        named = "" if step is not None else "the latest" if label is None else f"label {label}"
         forked: Started = await self._engine.coordinator.submit(
             ForkGraph(
                 run=self._engine.system.ids.new(),
                 source=source,
                 step=await step_at(self._engine, row, step=step, label=label),
+                named=named,
                 update=joined(fields),
                 key=None if key is None else checked_text(key, "key"),
                 by=checked_text(by, "by"),

@@ -246,7 +246,7 @@ async def test_i29_a_fork_from_nowhere_is_refused_and_no_run_is_made(url: str, w
                 await engine.fork(handle, from_node="chrage")
             with refused(hf.UnknownWorkflow, "nowhere", fix="holdfast runs"):
                 await engine.fork("nowhere", from_node="charge")
-            with refused(hf.UsageError, "'taken'", fix="another key"):
+            with refused(hf.KeyConflict, "'taken'", fix="another key"):
                 await engine.fork(handle, from_node="charge", key="taken")
             with refused(hf.UsageError, "from_node", fix="text"):
                 await engine.fork(handle, from_node="")

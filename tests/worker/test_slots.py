@@ -239,3 +239,25 @@ async def test_a_concurrency_that_makes_no_sense_is_refused(count: Any) -> None:
     async with hf.Engine("memory://") as engine:
         with pytest.raises(hf.UsageError, match="concurrency"):
             engine.worker(concurrency=count)
+
+
+async def test_g9_a_queue_that_is_never_empty_does_not_starve_another(url: str) -> None:
+    """One slot, two queues: whoever is asked first has always something to do, and the other one gets its turn."""
+    registry = hf.Registry()
+    done: list[str] = []
+
+    @hf.action(registry=registry)
+    async def busy(number: int) -> None:
+        done.append("busy")
+
+    @hf.action(registry=registry, queue="side")
+    async def aside() -> None:
+        done.append("aside")
+
+    async with hf.Engine(url, registry=registry, hand_over=False) as engine:
+        for number in range(20):
+            await engine.start(busy, number)
+        last = await engine.start(aside)
+        async with engine.worker(queues=("default", "side"), concurrency=1):
+            await last.result(timeout=60)
+    assert done.index("aside") <= 3

@@ -78,6 +78,21 @@ class Action(Generic[P, R]):
     __holdfast__: Definition
     __name__: str
     __qualname__: str
+    # Plain attributes and no properties: each is read several times with every step.
+    name: str
+    """The name it is registered and stored under."""
+    fn: Callable[P, Any]
+    """The plain function: no coroutine for a plain `def`, no context."""
+    policy: NodePolicy
+    """How the engine runs it."""
+    registered_policy: NodePolicy
+    """Its policy without what `options` changed for one call."""
+    isolation: Isolation | None
+    """Where it runs: None is the event loop for `async def` and a thread for a plain `def`."""
+    transactional: bool
+    """Whether its writes and its result commit together."""
+    is_async: bool
+    """Whether the function is an `async def`."""
 
     def __init__(
         self,
@@ -90,62 +105,27 @@ class Action(Generic[P, R]):
     ) -> None:
         functools.update_wrapper(self, fn)
         self.__holdfast__ = definition
-        self._fn = fn
-        self._policy = policy
-        self._isolation = isolation
-        self._transactional = transactional
-        self._is_async = inspect.iscoroutinefunction(fn)
+        self.name = definition.name
+        self.fn = fn
+        self.policy = self.registered_policy = policy
+        self.isolation = isolation
+        self.transactional = transactional
+        self.is_async = inspect.iscoroutinefunction(fn)
         # Shared with the copies that options() makes, so that hints are read once for all of them.
         self._codec: list[CallCodec] = []
-        self._registered_policy = policy
         self._orders: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def __repr__(self) -> str:
         return f"<action {self.name} of {self.__holdfast__.place}>"
 
-    @property
-    def name(self) -> str:
-        """The name it is registered and stored under."""
-        return self.__holdfast__.name
-
-    @property
-    def fn(self) -> Callable[P, Any]:
-        """The plain function: no coroutine for a plain `def`, no context."""
-        return self._fn
-
-    @property
-    def policy(self) -> NodePolicy:
-        """How the engine runs it."""
-        return self._policy
-
-    @property
-    def registered_policy(self) -> NodePolicy:
-        """Its policy without what `options` changed for one call."""
-        return self._registered_policy
-
-    @property
-    def isolation(self) -> Isolation | None:
-        """Where it runs: None is the event loop for `async def` and a thread for a plain `def`."""
-        return self._isolation
-
-    @property
-    def transactional(self) -> bool:
-        """Whether its writes and its result commit together."""
-        return self._transactional
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the function is an `async def`."""
-        return self._is_async
-
-    @property
+    @functools.cached_property
     def call(self) -> CallCodec:
         """Encodes and decodes its arguments and results.
 
         Made at the first use and not at decoration, so that annotations may name what is defined later.
         """
         if not self._codec:
-            self._codec.append(CallCodec(self._fn, name=f"action {self.name}"))
+            self._codec.append(CallCodec(self.fn, name=f"action {self.name}"))
         return self._codec[0]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -157,7 +137,7 @@ class Action(Generic[P, R]):
 
     async def directly(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it here and now, as part of the action that runs already or with a stand-in context; for the engine."""
-        if self._transactional:
+        if self.transactional:
             require_transaction(f"action {self.name}")
         if is_running():
             return await self._run(*args, **kwargs)
@@ -165,9 +145,9 @@ class Action(Generic[P, R]):
             return await self._run(*args, **kwargs)
 
     async def _run(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._is_async:
-            return cast(R, await self._fn(*args, **kwargs))
-        return cast(R, await asyncio.to_thread(self._fn, *args, **kwargs))
+        if self.is_async:
+            return cast(R, await self.fn(*args, **kwargs))
+        return cast(R, await asyncio.to_thread(self.fn, *args, **kwargs))
 
     def options(
         self,
@@ -183,7 +163,7 @@ class Action(Generic[P, R]):
                 f"action {self.name} has no option {name!r}", hint=known_names(name, ("retry", "timeout", "queue"))
             )
         changed = copy.copy(self)
-        changed._policy = overridden(self._policy, retry, timeout, queue, f"action {self.name}")
+        changed.policy = overridden(self.policy, retry, timeout, queue, f"action {self.name}")
         return changed
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
@@ -195,7 +175,7 @@ class Action(Generic[P, R]):
         """UsageError that shows the signature unless the function can be called like this."""
         if self._codec and self._codec[0].fits(args, kwargs):
             return
-        signature = inspect.signature(self._fn)
+        signature = inspect.signature(self.fn)
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -221,7 +201,7 @@ class Action(Generic[P, R]):
 
     def _in_order(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """As the function declares them, so that the same arguments are the same bytes in whatever order given."""
-        declared = {name: position for position, name in enumerate(inspect.signature(self._fn).parameters)}
+        declared = {name: position for position, name in enumerate(inspect.signature(self.fn).parameters)}
         return tuple(sorted(names, key=lambda name: (declared.get(name, len(declared)), name)))
 
 

@@ -244,12 +244,12 @@ class Context:
         return checked_reason(reason, self.node.name)
 
 
-_current: ContextVar[Context | None] = ContextVar("holdfast_context", default=None)
+current_context: ContextVar[Context | None] = ContextVar("holdfast_context", default=None)
 
 
 def current() -> Context:
     """The context of the action, step or workflow that is running here; UsageError when none is."""
-    context = _current.get()
+    context = current_context.get()
     if context is None:
         run = running_function.get()
         if run is not None:
@@ -264,7 +264,7 @@ def current() -> Context:
 
 def is_running() -> bool:
     """Whether an action or step is running here. The code of a workflow is neither."""
-    return _current.get() is not None
+    return current_context.get() is not None
 
 
 class _Entered:
@@ -276,11 +276,11 @@ class _Entered:
         self._context = context
 
     def __enter__(self) -> Context:
-        self._token = _current.set(self._context)
+        self._token = current_context.set(self._context)
         return self._context
 
     def __exit__(self, *exc: object) -> None:
-        _current.reset(self._token)
+        current_context.reset(self._token)
 
 
 def entered(context: Context) -> AbstractContextManager[Context]:
@@ -297,12 +297,12 @@ class _EnteredFunction:
         self._run = run
 
     def __enter__(self) -> None:
-        self._function_token, self._context_token = running_function.set(self._run), _current.set(None)
+        self._function_token, self._context_token = running_function.set(self._run), current_context.set(None)
 
     def __exit__(self, *exc: object) -> None:
         # ValueError: the code is being closed in another context, where there is nothing to put back.
         with suppress(ValueError):
-            _current.reset(self._context_token)
+            current_context.reset(self._context_token)
             running_function.reset(self._function_token)
 
 
@@ -345,7 +345,7 @@ def stand_in_context(name: str = "stand-in", *, workflow: Dag | None = None) -> 
 
 def require_transaction(name: str) -> None:
     """UsageError unless the code about to run as `name` is inside a transaction of the engine."""
-    context = _current.get()
+    context = current_context.get()
     if context is None:
         raise UsageError(
             f"{name} is transactional and was called outside a run, where there is no transaction to commit its "

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
+from holdfast.core.codec_shape import Shape, shape_of
 from holdfast.core.errors import DagError, PayloadRefused, UsageError
 from holdfast.core.graph import known_names
 
@@ -60,8 +61,10 @@ class DagFields:
 
     def __init__(self, owner: type, defaults: Mapping[str, Default | None]) -> None:
         self._owner = owner
+        self._name = f"the fields of {owner.__qualname__}"  # for errors
         self._defaults = dict(defaults)
         self._struct: type[msgspec.Struct] | None = None
+        self._shape: Shape | None = None  # of the struct
         self._hints: Mapping[str, Any] = {}
 
     @classmethod
@@ -76,10 +79,6 @@ class DagFields:
             for name in defaults.keys() & own.keys():
                 defaults[name] = Default.of(own[name], f"field {name!r} of {owner.__qualname__}")
         return cls(owner, defaults)
-
-    @property
-    def _where(self) -> str:
-        return f"the fields of {self._owner.__qualname__}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,17 +110,19 @@ class DagFields:
     ) -> bytes:
         """The fields as one stored payload."""
         struct = self._struct_type()
-        return codecs.encode(struct(**values), struct, where=self._where, limit=limit).data
+        return codecs.encode(struct(**values), struct, where=self._name, limit=limit).data
 
     def digest(self, values: Mapping[str, Any]) -> str:
         """Equal for equal fields, also when their dicts are in another order."""
         struct = self._struct_type()
-        return digest(DEFAULT_CODECS.canonical(struct(**values), struct, where=self._where))
+        return digest(DEFAULT_CODECS.canonical(struct(**values), struct, where=self._name))
 
     def decode(self, data: bytes, codec: str | None = None, codecs: Codecs = DEFAULT_CODECS) -> dict[str, Any]:
         """The fields of a stored payload; one added to the class since then has its default."""
-        decoded = codecs.decode(data, self._struct_type(), where=self._where, codec=codec)
-        return {name: getattr(decoded, name) for name in self._defaults}
+        if self._shape is None:
+            self._shape = shape_of(self._struct_type(), self._name)
+        decoded: Any = codecs.read(data, self._shape, self._name, codec)
+        return msgspec.structs.asdict(decoded)
 
     def _checked_value(self, name: str, hint: Any, value: Any) -> Any:
         where = f"field {name!r} of {self._owner.__qualname__}"
@@ -134,6 +135,11 @@ class DagFields:
                 f"{where} is annotated {_shown(hint)} and was given a {type(value).__name__}: {error.message}",
                 hint=error.hint,
             ) from None
+
+    def described(self) -> tuple[tuple[str, Any, Default | None], ...]:
+        """Name, type and default of each field, for those who show them."""
+        hints = self._types()
+        return tuple((name, hints[name], default) for name, default in self._defaults.items())
 
     def _types(self) -> Mapping[str, Any]:
         if not self._hints and self._defaults:

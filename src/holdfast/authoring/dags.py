@@ -14,6 +14,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, Self, dataclass_transform
 
+import msgspec
+
 from holdfast.authoring.actions import UNSET, Action, Isolation, Unset
 from holdfast.authoring.dag_chain import ResolvedNode, resolved
 from holdfast.authoring.dag_conditions import Condition, Conditions, bound_conditions, check_names, listed_conditions
@@ -31,8 +33,7 @@ OnFailure = Literal["pause", "fail", "cancel", "skip"]
 ON_FAILURE: tuple[OnFailure, ...] = ("pause", "fail", "cancel", "skip")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NodeCall:
+class NodeCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A node ready to be run: a call without arguments, where it may run, and what to ask before.
 
     Any of `cancel_if`, then any of `skip_if`, may say that it is not to run; each may return an awaitable.
@@ -56,8 +57,8 @@ class DagDefinition:
     """What a Dag class says, resolved: its nodes, fields and policies."""
 
     __slots__ = (
-        "_graph", "by_name", "cancel_if", "cls", "fields", "methods", "nodes", "on_failure", "own_cancel_if",
-        "policies", "registry",
+        "_graph", "_plain", "by_name", "cancel_if", "cls", "fields", "methods", "nodes", "on_failure",
+        "own_cancel_if", "policies", "registry",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +83,7 @@ class DagDefinition:
         self.on_failure = on_failure
         self.registry = registry
         self._graph: Graph | None = None
+        self._plain: dict[str, bool] = {}
         if nodes:
             # Only checked here: a job's annotations may name types that are defined later.
             self._built(types_may_come_later=True)
@@ -97,6 +99,19 @@ class DagDefinition:
                 )
             self._graph = self._built(types_may_come_later=False)
         return self._graph
+
+    def is_plain(self, method: str) -> bool:
+        """Whether a step is its method and nothing more: no conditions, and nothing special that is worth a retry."""
+        plain = self._plain.get(method)
+        if plain is None:
+            declared = self.methods.get(method)
+            plain = False
+            if isinstance(declared, MethodNode) and not self.cancel_if:
+                said = declared.declaration
+                free = all(each is UNSET or not each for each in (said.skip_if, said.cancel_if, said.depends_on_run))
+                plain = free and self.policies[declared.node_name].retry.retry_on == (Exception,)
+            self._plain[method] = plain
+        return plain
 
     def _built(self, *, types_may_come_later: bool) -> Graph:
         return Graph(tuple(self._node(each, types_may_come_later) for each in self.nodes))
@@ -273,6 +288,13 @@ def callable_of(instance: Dag, node: Node) -> NodeCall:
     For stored graphs, whose nodes may have been renamed. MissingJob or UnknownNode if the code is gone.
     """
     definition = type(instance).__dag__
+    if node.method is not None and definition.is_plain(node.method):
+        method = definition.methods[node.method]
+        return NodeCall(
+            call=functools.partial(method.fn, instance),
+            is_async=method.is_async,
+            transactional=method.declaration.transactional is True,
+        )
     if node.job is not None:
         ready = job_call(node, definition.registry)
         # A class's node is known by its id, also in a stored graph where its name was changed.
@@ -325,7 +347,7 @@ def _with_conditions(
         retry_on = definition.policies[declared.node_name].retry.retry_on
     if not skip_if and not cancel_if and not after_runs and retry_on == ready.retry_on:
         return ready
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         ready,
         skip_if=bound_conditions(skip_if, instance),
         cancel_if=bound_conditions(cancel_if, instance),

@@ -38,6 +38,15 @@ class Workflow(Generic[P, R]):
     __holdfast__: Definition
     __name__: str
     __qualname__: str
+    # Plain attributes and no properties: each is read several times with every step.
+    name: str
+    """The name it is registered and stored under."""
+    fn: Callable[P, Coroutine[Any, Any, R]]
+    """The plain function."""
+    queue: str | None
+    """The queue of its runs, unless the start names one; None is the default queue."""
+    registered_queue: str | None
+    """Its queue without what `options` changed for one call."""
 
     def __init__(
         self,
@@ -49,8 +58,9 @@ class Workflow(Generic[P, R]):
     ) -> None:
         functools.update_wrapper(self, fn)
         self.__holdfast__ = definition
-        self._fn = fn
-        self._queue = self._registered_queue = queue
+        self.name = definition.name
+        self.fn = fn
+        self.queue = self.registered_queue = queue
         self._registry = registry
         # Shared with the copies that options() makes, so that hints are read once for all of them.
         self._codec: list[CallCodec] = []
@@ -58,31 +68,11 @@ class Workflow(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<workflow {self.name} of {self.__holdfast__.place}>"
 
-    @property
-    def name(self) -> str:
-        """The name it is registered and stored under."""
-        return self.__holdfast__.name
-
-    @property
-    def fn(self) -> Callable[P, Coroutine[Any, Any, R]]:
-        """The plain function."""
-        return self._fn
-
-    @property
-    def queue(self) -> str | None:
-        """The queue of its runs, unless the start names one; None is the default queue."""
-        return self._queue
-
-    @property
-    def registered_queue(self) -> str | None:
-        """Its queue without what `options` changed for one call."""
-        return self._registered_queue
-
-    @property
+    @functools.cached_property
     def call(self) -> CallCodec:
         """Encodes and decodes its arguments and results. Made at the first use: annotations may name what is later."""
         if not self._codec:
-            self._codec.append(CallCodec(self._fn, name=f"workflow {self.name}"))
+            self._codec.append(CallCodec(self.fn, name=f"workflow {self.name}"))
         return self._codec[0]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -106,7 +96,7 @@ class Workflow(Generic[P, R]):
             input_digest=self.call.input_digest(data),
             result_codec=self.call,
             awaits=True,
-            queue=self._queue,
+            queue=self.queue,
         )
 
     async def outside(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -137,7 +127,7 @@ class Workflow(Generic[P, R]):
             )
         changed = copy.copy(self)
         if queue is not UNSET:
-            changed._queue = _checked_queue(queue, self.name)
+            changed.queue = _checked_queue(queue, self.name)
         return changed
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
@@ -149,7 +139,7 @@ class Workflow(Generic[P, R]):
         """UsageError that shows the signature unless the function can be called like this."""
         if self._codec and self._codec[0].fits(args, kwargs):
             return
-        signature = inspect.signature(self._fn)
+        signature = inspect.signature(self.fn)
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:

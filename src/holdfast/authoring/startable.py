@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+
+import msgspec
 
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
@@ -34,8 +35,7 @@ STARTABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSpec:
+class StartSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A start as data.
 
     `input_digest` is equal for equal inputs, whatever their bytes: it decides whether a key is used for

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.core.codec_faithful import Fault, difference, nesting_fault, plain_fault, surrogate_fault
 from holdfast.core.codec_formats import JSON, MSGPACK, Codec
 from holdfast.core.codec_hooks import encode_hook
-from holdfast.core.codec_shape import UNTYPED, Shape, display, shape_of
+from holdfast.core.codec_shape import UNTYPED, Shape, display, shape_of, unchanged
 from holdfast.core.errors import PayloadRefused, PayloadTooLarge, UsageError
 
 DEFAULT_LIMIT_BYTES: Final = 2 * 1024 * 1024
@@ -126,9 +126,10 @@ class Codecs:
 
     def read(self, data: bytes, shape: Shape, where: str, codec: str | None = None) -> object:
         """`decode` for callers that keep the shape."""
-        reader = self.default if codec is None else self.of(codec)
+        reader = self.default if codec is None else self._by_tag.get(codec) or self.of(codec)
         try:
-            return shape.from_plain(reader.decode(data, shape.wire))
+            plain = reader.decode(data, shape.wire)
+            return plain if shape.from_plain is unchanged else shape.from_plain(plain)
         except Exception as trouble:
             wanted = "JSON" if shape.untyped else display(shape.annotation)
             own = "" if reader in (JSON, MSGPACK) else f"the codec {reader.tag} here differs from the writer's, or "

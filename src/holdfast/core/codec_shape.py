@@ -43,7 +43,7 @@ _LEFT_TO_THE_CODEC: Final = (
 )  # fmt: skip
 
 
-def _unchanged(value: object) -> object:
+def unchanged(value: object) -> object:
     return value
 
 
@@ -56,8 +56,8 @@ class Shape:
 
     annotation: object
     wire: object
-    to_plain: Callable[[object], object] = _unchanged
-    from_plain: Callable[[object], object] = _unchanged
+    to_plain: Callable[[object], object] = unchanged
+    from_plain: Callable[[object], object] = unchanged
     untyped: bool = False
     exact: type | None = None
     checked: bool = False  # whoever writes such a value has looked at all of it
@@ -65,7 +65,7 @@ class Shape:
     @property
     def direct(self) -> bool:
         """True if values are handed to the codec and back without any help."""
-        return self.to_plain is _unchanged and self.from_plain is _unchanged
+        return self.to_plain is unchanged and self.from_plain is unchanged
 
 
 _UNTYPED_SHAPE: Final = Shape(annotation=UNTYPED, wire=UNTYPED, untyped=True)
@@ -107,7 +107,7 @@ def _build(annotation: object, where: str) -> Shape:
             has_sets = True
         if isinstance(part, msgspec.inspect.CustomType) and not is_pydantic_model(part.cls):
             raise _unsupported(annotation, where, f"no way is known to store a {display(part.cls)}")
-    return Shape(annotation=annotation, wire=annotation, to_plain=with_sets_in_order if has_sets else _unchanged)
+    return Shape(annotation=annotation, wire=annotation, to_plain=with_sets_in_order if has_sets else unchanged)
 
 
 def _parts(info: msgspec.inspect.Type) -> Iterator[msgspec.inspect.Type]:

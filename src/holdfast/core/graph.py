@@ -170,8 +170,11 @@ class Graph:
 
     def successors(self, node_id: str) -> tuple[str, ...]:
         """Ids of the nodes that depend directly on this one, in definition order."""
-        self.node(node_id)
-        return self._successors.get(node_id, ())
+        following = self._successors.get(node_id)
+        if following is None:
+            self.node(node_id)
+            return ()
+        return following
 
     def required(self, node_id: str) -> int:
         """How many completions make the node ready: its distinct parents; 1, the start itself, for an entry."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
+from typing import Final
+
+_SHARED: Final = 8192  # runs of one workflow in which nothing was retried have the same ancestries
 
 
 def uuid7(milliseconds: int, random_bits: int) -> str:
@@ -40,9 +44,15 @@ def hashed(*parts: str) -> str:
 
 def parents_hash(ancestries: list[str]) -> str:
     """Names the very attempts of the parents that a node follows, in any order."""
-    return hashed(*sorted(ancestries))
+    return _hash_of_one(*ancestries) if len(ancestries) == 1 else hashed(*sorted(ancestries))
 
 
+@lru_cache(_SHARED)
+def _hash_of_one(parent: str) -> str:
+    return hashed(parent)
+
+
+@lru_cache(_SHARED)
 def ancestry_hash(node: str, attempt: int, parents: str) -> str:
     """I28: names an attempt together with all that led to it. `parents` is kept with the row, so that the next
     attempt of a node can be named without reading its parents again."""

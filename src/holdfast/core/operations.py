@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import msgspec
@@ -53,6 +54,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def may_reach_out(self) -> bool:
         """Whether it may concern runs it does not name: where it is decided late, so is all that came after it."""
         return False
+
+
+@cache
+def names_its_runs(kind: type[Operation]) -> bool:
+    """Whether operations of this kind have no topics and concern no run that they do not name: asked of every batch."""
+    return kind.topics is Operation.topics and kind.concerns_all is Operation.concerns_all
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -219,22 +226,24 @@ class CancelRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
         return True  # its children
 
 
-class PauseRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+class Wish(RunOperation, frozen=True, kw_only=True, gc=False):
+    """What an operator asks of a run. A repetition finds its entry in the history, however late it comes (K8)."""
+
     locked: ClassVar[bool] = True
     by: str = "an operator"
+    wish: str = ""  # names it; without, it is asked anew each time
+    known: int = 0  # entries that the run had before it was asked for
+
+
+class PauseRun(Wish, frozen=True, kw_only=True, gc=False, tag=True):
     reason: str = ""
 
 
-class ResumeRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
-    locked: ClassVar[bool] = True
-    by: str = "an operator"
+class ResumeRun(Wish, frozen=True, kw_only=True, gc=False, tag=True): ...
 
 
-class RetryRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
+class RetryRun(Wish, frozen=True, kw_only=True, gc=False, tag=True):
     """Give every node that gave up a new attempt."""
-
-    locked: ClassVar[bool] = True
-    by: str = "an operator"
 
 
 class ReattemptNode(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):

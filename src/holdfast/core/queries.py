@@ -10,7 +10,9 @@ from holdfast.core.rows import (
     DEAD_EVENT,
     DEFINITIONS,
     EVENTS,
+    GATE_DUE,
     GATE_PAUSED,
+    HISTORY,
     HOLDS,
     LEASED,
     OBSERVATIONS,
@@ -30,6 +32,7 @@ from holdfast.core.rows import (
     Definition,
     Event,
     Fact,
+    History,
     Hold,
     Key,
     Observation,
@@ -212,6 +215,36 @@ class DueWork(Query, frozen=True, gc=False):
 
     def matches(self, row: Work) -> bool:
         return row.status == LEASED or (row.status == READY and row.gate != GATE_PAUSED and row.due <= self.now)
+
+
+class DelayedWork(Query, frozen=True, gc=False):
+    """A page of the work that waits for its time, the next first, after a place. For those outside a decision."""
+
+    table: ClassVar[Table[Any]] = WORK
+    after: tuple[int, str, str]  # when it is due, its run, its node
+    limit: int
+
+    def matches(self, row: Work) -> bool:
+        return row.status == READY and row.gate == GATE_DUE and (row.due, row.run, row.node) > self.after
+
+    def order(self, row: Work) -> Any:
+        return (row.due, row.run, row.node)
+
+
+class HistoryPage(Query, frozen=True, gc=False):
+    """A page of a run's record, oldest first. For those outside a decision."""
+
+    table: ClassVar[Table[Any]] = HISTORY
+    run: str
+    after: int
+    limit: int
+
+    @property
+    def of_run(self) -> str | None:
+        return self.run
+
+    def matches(self, row: History) -> bool:
+        return row.run == self.run and row.sequence > self.after
 
 
 class ChildrenOf(Query, frozen=True, gc=False):

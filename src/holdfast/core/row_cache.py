@@ -13,6 +13,7 @@ from holdfast.core.changes import Changes, Query
 from holdfast.core.rows import (
     CHECKPOINTS,
     EFFECT,
+    ENDED,
     LEASED,
     OBSERVATIONS,
     OPEN_WORK,
@@ -146,7 +147,7 @@ class RowCache:
         deciders: list[str] = []
         stepped: list[str] = []
         for row in changes.rows(RUNS):
-            if row.ended:  # nothing more will be decided about it soon
+            if row.status in ENDED:  # nothing more will be decided about it soon
                 self.drop(row.id)
                 left.add(row.id)
             elif row.model == "decider":

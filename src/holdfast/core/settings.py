@@ -17,7 +17,10 @@ from holdfast.core.codec_formats import Codec
 from holdfast.core.codec_payload import Codecs, codecs_for
 from holdfast.core.errors import UsageError
 
-NOT_SETTINGS = {"HOLDFAST_URL", "HOLDFAST_TRACE", "HOLDFAST_FAILPOINT", "HOLDFAST_FAILPOINT_FILE", "HOLDFAST_APP"}
+NOT_SETTINGS = {
+    *("HOLDFAST_URL", "HOLDFAST_TRACE", "HOLDFAST_FAILPOINT", "HOLDFAST_FAILPOINT_FILE", "HOLDFAST_APP"),
+    "HOLDFAST_UI_TOKEN",
+}
 
 OBSERVED = ("off", "type", "payload")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from operator import attrgetter
 
 import msgspec
@@ -16,6 +17,8 @@ from holdfast.core.errors import RunError
 from holdfast.core.state_outcomes import Sent, joined
 
 ORDER_KEY_DIGITS = 16
+_SIZES = [size.to_bytes(8, "big") for size in range(128)]
+_SHARED = 8192  # paths that are remembered: runs of one graph that took the same way have the same
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -53,15 +56,19 @@ def hash_parts(parts: Iterable[str | bytes]) -> str:
     """sha256 over parts with their lengths, so that no two lists of parts look the same."""
     chunks: list[bytes] = []
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        chunks += (len(data).to_bytes(8, "big"), data)
+        data = part.encode() if part.__class__ is str else part
+        size = len(data)
+        chunks.append(_SIZES[size] if size < 128 else size.to_bytes(8, "big"))
+        chunks.append(data)  # type: ignore[arg-type]  # bytes by now
     return hashlib.sha256(b"".join(chunks)).hexdigest()
 
 
+@lru_cache(_SHARED)
 def entry_path(node: str) -> str:
     return hash_parts(("entry", node))
 
 
+@lru_cache(_SHARED)
 def edge_path(parent: str, node: str, edge: int) -> str:
     return hash_parts(("edge", parent, node, str(edge)))
 

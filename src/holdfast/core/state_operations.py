@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from holdfast.core.ids import hashed
 from holdfast.core.operations import Operation, RunOperation, WorkOperation
 
 INTERRUPT = "interrupt"
@@ -57,6 +58,12 @@ class ForkGraph(Operation, frozen=True, kw_only=True, gc=False, tag=True):
     update: bytes = b"{}"
     key: str | None = None
     by: str = "an operator"
+    named: str = ""  # how the step was named, if not by its number: the latest, or that of a label
+
+    @property
+    def asked(self) -> str:
+        """What was asked for, whichever step that was at the time: under one key the same is the same fork."""
+        return hashed(self.named or str(self.step), self.update.decode())
 
     @property
     def runs(self) -> tuple[str, ...]:

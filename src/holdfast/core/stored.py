@@ -47,6 +47,14 @@ def stored_names(text: str | bytes) -> tuple[str, ...]:
         return ()
 
 
+def stored_tags(text: str | bytes) -> dict[str, str]:
+    """A run's tags; none if they cannot be read, since a listing must not fail over one row."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except (*UNREADABLE, msgspec.ValidationError):
+        return {}
+
+
 def undecided(operation: Operation, error: Exception) -> RunError:
     """An operation on a run could not be decided for no reason that we know of: what its rows hold makes no sense."""
     return RunError(

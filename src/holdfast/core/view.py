@@ -17,9 +17,10 @@ Undo is a log of replaced values: a refused operation takes back its own changes
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.changes import MISSING, Changes, NotLoaded, Query
 from holdfast.core.row_cache import CachedRun, RowCache
@@ -200,37 +201,37 @@ class View:
     def insert(self, table: Table[R], row: R) -> None:
         """Add a row that does not exist; the store's unique key has the last word."""
         if table is RUNS:
-            self._born.add(table.key(row)[0])
-        self._replace(table, table.key(row), row)
+            self._born.add(row.id)  # type: ignore[attr-defined]
+        self.put(table, row)
 
     def put(self, table: Table[R], row: R) -> None:
         """Replace a row that was read before."""
-        self._replace(table, table.key(row), row)
-
-    def put_lease(self, table: Table[R], row: R) -> None:
-        """Replace what a claim writes: columns that the token guards, so that the run's version stays (K4)."""
-        run = table.run(row)
-        touched = run in self._touched
-        self._replace(table, table.key(row), row)
-        if run is not None and not touched:
-            self._touched.discard(run)
-
-    def delete(self, table: Table[R], row: R) -> None:
-        self._replace(table, table.key(row), None, run=table.run(row))
-
-    def _replace(self, table: Table[Any], key: Key, row: Any, run: str | None = None) -> None:
+        key: Any = (row.id,) if table is RUNS else table.key(row)  # type: ignore[attr-defined]  # a run has one
         changed = self._changes.get(table)
         if changed is None:
             changed = self._changes[table] = {}
         self._log.append((changed, key, changed.get(key, MISSING)))
         changed[key] = row
-        if row is not None:
-            run = key[0] if table.by_run else table.run(row)
+        run = key[0] if table.by_run else table.run(row)
+        if run is not None:
+            self._touched.add(run)
+
+    def put_lease(self, table: Table[R], row: R) -> None:
+        """Replace what a claim writes: columns that the token guards, so that the run's version stays (K4)."""
+        run = table.run(row)
+        touched = run in self._touched
+        self.put(table, row)
+        if run is not None and not touched:
+            self._touched.discard(run)
+
+    def delete(self, table: Table[R], row: R) -> None:
+        self._change(table, table.key(row), None)
+        run = table.run(row)
         if run is not None:
             self._touched.add(run)
 
     def _change(self, table: Table[Any], key: Key, row: Any) -> None:
-        """Replace a row of a run that is known to be touched."""
+        """Replace a row, or the absence of one; the caller knows whether that touches a run."""
         changed = self._changes[table] if table in self._changes else self._changes.setdefault(table, {})
         self._log.append((changed, key, changed.get(key, MISSING)))
         changed[key] = row
@@ -249,13 +250,18 @@ class View:
         for need in self._presumed:
             if not self._is_proven(need):
                 raise NotLoaded(need)
+        runs = self._changes.get(RUNS)
+        if runs is None:
+            runs = self._changes[RUNS] = {}
         for run in self._touched:
             if run in self._born:
                 continue
             key = (run,)
-            row = self.get(RUNS, key)
+            changed = runs.get(key, MISSING)
+            row: Any = self.get(RUNS, key) if changed is MISSING else changed
             if row is not None:
-                self._change(RUNS, key, msgspec.structs.replace(row, version=row.version + 1, updated=self.now))
+                self._log.append((runs, key, changed))
+                runs[key] = replace(row, version=row.version + 1, updated=self.now)
 
     def undo(self, mark: int) -> None:
         """Take back everything since the mark."""
@@ -307,13 +313,14 @@ class View:
     def changes(self) -> Changes:
         """Everything that differs from what is stored, sorted by key so that inserts never deadlock (K2)."""
         changes = Changes(self.presumes_no_holds)
+        known = self._cache.runs
         for table, changed in self._changes.items():
             inserts: list[Any] = []
             updates: list[tuple[Any, Any]] = []
             deletes: list[Any] = []
-            for key in sorted(changed):
-                row = changed[key]
-                before = self._look(table, key)
+            for key, row in sorted(changed.items(), key=itemgetter(0)):
+                cached = known.get(key[0]) if table is RUNS and not self._loose else None
+                before: Any = self._look(table, key) if cached is None or cached.run is None else cached.run
                 if before is MISSING:
                     before = None  # presumed absent: the unique key will tell
                 if row is None:

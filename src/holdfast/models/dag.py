@@ -235,20 +235,24 @@ class DagMachine:
 
         What is read for them is read together: a node that very many follow must not cost a round trip for each.
         """
-        following = [graph.by_id[name] for name in graph.successors(parent.node)]
-        view.expect(WORK, ((run.id, node.id, 1) for node in following))
-        items = [(node, view.probe(WORK, (run.id, node.id, 1))) for node in following]
-        last_for = [node for node, work in items if graph.required(node.id) == 1 + (work.completed if work else 0)]
-        above = _ancestries(view, run, last_for, parent)
+        following = graph.successors(parent.node)
+        if not view.optimistic:
+            view.expect(WORK, ((run.id, name, 1) for name in following))
+        by_id, joins, items = graph.by_id, [], []
+        for name in following:
+            node, work = by_id[name], view.probe(WORK, (run.id, name, 1))
+            items.append((node, work))
+            if len(node.depends_on) > 1 and len(node.depends_on) == 1 + (work.completed if work else 0):
+                joins.append(node)  # and this is the last that it waited for
+        above = _ancestries(view, run, joins, parent) if joins else {parent.node: parent.ancestry or ""}
         for node, work in items:
-            run = self._count(view, run, graph.required(node.id), node, work, above, handing)
+            run = self._count(view, run, node, work, above, handing)
         return run
 
     def _count(
         self,
         view: View,
         run: Run,
-        required: int,
         node: Node,
         work: Work | None,
         above: dict[str, str],
@@ -257,7 +261,7 @@ class DagMachine:
         """One parent more of `node` is satisfied; `above` names the attempts of all of them if this is the last."""
         known = work is not None
         if work is None:
-            work = item_of(run, node, required=required, now=view.now)
+            work = item_of(run, node, required=len(node.depends_on), now=view.now)
         elif work.completed >= work.required:
             raise ReadinessOverflow(
                 f"node {node.name} of run {run.id} has {work.required} parents and was counted once more",

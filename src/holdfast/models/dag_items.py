@@ -56,8 +56,9 @@ def redefined(work: Work, run: Run, node: Node, required: int) -> Work:
 def needed(run: Run, node: Node) -> tuple[str, str]:
     """What a worker must know to run the node (I8): a name, and with kind `node` the workflow too."""
     if run.definition is None:
-        alone = node.job is not None and node.job == node.id == run.workflow
-        return (run.workflow if alone else node_name(run.workflow, node.id)), NODE
+        if node.job is not None and node.job == node.id == run.workflow:  # an action on its own
+            return run.workflow, NODE
+        return f"{run.workflow}.{node.id}", NODE  # `node_name`, with every step
     if node.job is not None:
         return node.job, JOB if run.definition.startswith(BUILT) else NODE
     return method_name(run.workflow, str(node.method)), NODE

@@ -11,7 +11,7 @@ from holdfast.core.dag_document import graph_of_nodes
 from holdfast.core.errors import DagError, UsageError
 from holdfast.core.graph import Graph
 from holdfast.core.operations import Changed, ForkRun, Operation, ReshapeRun, Started, StoreGraph
-from holdfast.core.queries import AllWork, RunByKey
+from holdfast.core.queries import AllWork
 from holdfast.core.rows import (
     CANCELLED,
     CANCELLING,
@@ -29,7 +29,15 @@ from holdfast.core.rows import (
 from holdfast.core.view import View
 from holdfast.models.dag import FORK, DagMachine, definition_id, node_of
 from holdfast.models.dag_items import BUILT
-from holdfast.models.machine import Definitions, Handing, existing_run, is_draining, record
+from holdfast.models.machine import (
+    FORKED,
+    Definitions,
+    Handing,
+    already_forked,
+    existing_run,
+    is_draining,
+    record,
+)
 
 
 class StoredGraphs(Definitions, Protocol):
@@ -58,14 +66,12 @@ class DagOperations:
             )
         graph = self._graph(view, source)
         start = node_of(source, graph, op.from_node)
+        if made := already_forked(view, source.workflow, op.key, source=source.id, node=start.name):
+            return Started(run=made.id, existed=True)
         if is_draining(view, source.workflow):
             raise UsageError(
                 f"workflow {source.workflow} is being drained and takes no new runs",
                 hint=f"fork it after `holdfast drain {source.workflow} --off`",
-            )
-        if op.key is not None and (taken := view.find(RunByKey(source.workflow, op.key))):
-            raise UsageError(
-                f"key {op.key!r} of {source.workflow} belongs to run {taken[0].id}", hint="fork under another key"
             )
         anew = {start.id, *graph.descendants(start.id)}
         rows: list[Work] = view.find(AllWork(source.id))
@@ -74,8 +80,8 @@ class DagOperations:
         for work in rows:
             if work.node in shared:
                 view.insert(WORK, replace(work, run=run.id))
-        run = record(view, run, "forked", by=op.by, source=source.id, node=start.name, shared=len(shared))
-        record(view, source, "forked", by=op.by, into=run.id, node=start.name)
+        run = record(view, run, FORKED, by=op.by, source=source.id, node=start.name, shared=len(shared))
+        record(view, source, FORKED, by=op.by, into=run.id, node=start.name)
         self.machine.follow(view, run, graph, Handing(None), self.definitions, by=FORK)
         return Started(run=run.id)
 

@@ -44,6 +44,7 @@ from holdfast.core.rows import (
     COMPLETED,
     DEAD,
     EFFECT,
+    ENDED,
     FAILED,
     GATE_OPEN,
     GATE_PAUSED,
@@ -172,10 +173,12 @@ class Lifecycle:
         run, work = held
         work = replace(work, status=COMPLETED, result=op.result, error=None, outcome=op.outcome, finished=view.now)
         view.put(WORK, work)
-        run = mark_running(run, work.started or view.now)
+        if run.status == PENDING or run.started is None:
+            run = mark_running(run, work.started or view.now)
         handing = Handing(op.offer, self.definitions)
         self.machines[run.model].advance(view, replace(run, active=run.active - 1), work, handing, self.definitions)
-        status = _must(view.run(op.run)).status
+        after = view.get(RUNS, (op.run,))
+        status = run.status if after is None else after.status
         return Settled(verdict=RECORDED, run_status=status, handed=handing.rows(view), logged=handing.logged)
 
     def fail(self, view: View, op: FailWork) -> Settled:
@@ -360,13 +363,13 @@ class Lifecycle:
 
     def _lease(self, view: View, op: WorkOperation, *recorded: str) -> tuple[Run, Work] | Settled:
         """The run and item of a valid lease; else what to answer: stale, or `recorded` by this very report before."""
-        run, work = view.run(op.run), view.get(WORK, (op.run, op.node, op.attempt))
+        run, work = view.get(RUNS, (op.run,)), view.get(WORK, (op.run, op.node, op.attempt))
         if run is None or work is None:
             return Settled(verdict=STALE)
         if work.token != op.token:
             return Settled(verdict=STALE, run_status=run.status)
         # A cancelled function has one more turn, for its rollbacks and `finally` blocks.
-        if work.status == LEASED and not run.ended and (run.status != CANCELLING or work.kind == TURN):
+        if work.status == LEASED and run.status not in ENDED and (run.status != CANCELLING or work.kind == TURN):
             return run, work
         if work.status == LEASED and run.status == COMPLETED and work.kind in SETTLES_AFTER_END:
             return run, work  # I34

@@ -7,19 +7,19 @@ records history; machines only say what becomes ready and when the run is over.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.codec import decode_error
 from holdfast.core.decider_operations import DECIDER
-from holdfast.core.errors import UnknownWorkflow
+from holdfast.core.errors import KeyConflict, UnknownWorkflow
 from holdfast.core.function_operations import TURN
 from holdfast.core.graph import Graph
 from holdfast.core.ids import ancestry_hash
 from holdfast.core.operations import Handed, LogLine, Offer, StartRun
-from holdfast.core.queries import AllWork, Holds, OpenWork, WaitsOf
+from holdfast.core.queries import AllWork, Holds, OpenWork, RunByKey, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CALL,
@@ -46,11 +46,15 @@ from holdfast.core.rows import (
     Run,
     Work,
 )
+from holdfast.core.stored import read_stored
 from holdfast.core.view import View
 from holdfast.models.decider_code import DeciderCode
 from holdfast.models.delivery import empty_mailbox, gate_for, tell_waiters
 from holdfast.models.flow_code import FlowCode
 from holdfast.models.state_code import GraphCode
+
+FORKED: Final = "forked"  # in the history of both runs; of the new one it is the first entry
+_facts_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class Definitions(Protocol):
@@ -139,7 +143,7 @@ class Handing:
         offer = self._offer
         if offer is None or self._room < 1 or work.gate != GATE_OPEN or work.queue not in offer.queues:
             return work
-        if is_held(view, work.workflow, work.queue):
+        if view.find(_HOLDS) and is_held(view, work.workflow, work.queue):
             return work
         if self._definitions is not None and not self._definitions.can_run(work):
             return work
@@ -149,6 +153,8 @@ class Handing:
 
     def rows(self, view: View) -> tuple[Handed, ...]:
         """What was handed over, as it stands at the end of the operation."""
+        if not self.handed:
+            return ()
         handed = []
         for run, node, attempt in self.handed:
             work, row = view.get(WORK, (run, node, attempt)), view.run(run)
@@ -261,6 +267,27 @@ def record(view: View, run: Run, kind: str, **data: object) -> Run:
     run = replace(run, entries=sequence)
     view.put(RUNS, run)
     return run
+
+
+def facts_of(entry: History) -> dict[str, Any]:
+    """What `record` wrote."""
+    return read_stored(_facts_decoder.decode, entry.data, f"entry {entry.sequence} of the history of run {entry.run}")
+
+
+def already_forked(view: View, workflow: str, key: str | None, **asked: object) -> Run | None:
+    """The run that just this fork has made under the key before (K8); KeyConflict if the key is another run's."""
+    holders: list[Run] = [] if key is None else view.find(RunByKey(workflow, key))
+    for taken in holders:
+        entry = view.get(HISTORY, (taken.id, 1))
+        if entry is not None and entry.kind == FORKED:
+            known = facts_of(entry)
+            if all(known.get(name) == fact for name, fact in asked.items()):
+                return taken
+        raise KeyConflict(
+            f"key {key!r} of {workflow} belongs to run {taken.id}, which was not made by this fork",
+            hint="fork under another key",
+        )
+    return None
 
 
 def end_run(view: View, run: Run, status: str, *, result: bytes | None = None, reason: str | None = None) -> Run:

@@ -21,6 +21,7 @@ from holdfast.core.operations import (
     RetryRun,
     SetHold,
     SkipNode,
+    Wish,
 )
 from holdfast.core.queries import AllWork, Attempts, ChildrenOf, OpenWork, WaitsOf
 from holdfast.core.rows import (
@@ -34,6 +35,7 @@ from holdfast.core.rows import (
     FAILED,
     GATE_PAUSED,
     GAVE_UP,
+    HISTORY,
     HOLDS,
     INBOX,
     LEASED,
@@ -59,6 +61,7 @@ from holdfast.models.machine import (
     Machine,
     end_run,
     existing_run,
+    facts_of,
     new_attempt,
     record,
     was_taken,
@@ -69,6 +72,7 @@ from holdfast.models.state_code import GRAPH
 
 FINAL = (COMPLETED, CANCELLED, CANCELLING)
 
+_WISHES = frozenset({"paused", "resumed", "retried"})
 # How a refusal tells a person where a node stands; other statuses are words already.
 _STANDING = {
     LEASED: "is running",
@@ -86,6 +90,21 @@ def _refuse_taken(run: Run, work: Work, error: type[HoldfastError], what: str) -
             f"node {work.node} of run {run.id} cannot be {what}: its failure was taken, and the flow has gone on",
             hint=f"start another run of {run.workflow}",
         )
+
+
+def _named(op: Wish) -> dict[str, str]:
+    return {"wish": op.wish} if op.wish else {}
+
+
+def _was_granted(view: View, run: Run, op: Wish) -> bool:
+    """K8: this very wish is recorded, and its answer was lost. Whatever others have asked for since then stands."""
+    if not op.wish:
+        return False
+    for sequence in range(op.known + 1, run.entries + 1):  # what came since it was asked for is little
+        row = view.get(HISTORY, (run.id, sequence))
+        if row is not None and row.kind in _WISHES and facts_of(row).get("wish") == op.wish:
+            return True
+    return False
 
 
 def _is_final(run: Run) -> bool:
@@ -153,12 +172,14 @@ class Operators:
 
     def pause(self, view: View, op: PauseRun) -> Changed:
         run = existing_run(view, op.run)
+        if _was_granted(view, run, op):
+            return Changed(changed=True, status=run.status)
         if run.status not in (PENDING, RUNNING, SUSPENDED):
             return Changed(changed=False, status=run.status)
         for work in view.find(OpenWork(run.id)):
             if work.status == READY:
                 view.put(WORK, replace(work, gate=GATE_PAUSED))
-        run = record(view, run, "paused", by=op.by, reason=op.reason)
+        run = record(view, run, "paused", by=op.by, reason=op.reason, **_named(op))
         reason = f"paused by {op.by}" + (f": {op.reason}" if op.reason else "")
         view.put(RUNS, replace(run, status=PAUSED, reason=reason))
         return Changed(changed=True, status=PAUSED)
@@ -166,19 +187,23 @@ class Operators:
     def resume(self, view: View, op: ResumeRun) -> Changed:
         """I11: overdue work runs at once, future times are kept; a pause that came from a failure is retried."""
         run = existing_run(view, op.run)
+        if _was_granted(view, run, op):
+            return Changed(changed=True, status=run.status)
         if run.status != PAUSED:
             return Changed(changed=False, status=run.status)
-        run = self._reopen(view, record(view, run, "resumed", by=op.by))
+        run = self._reopen(view, record(view, run, "resumed", by=op.by, **_named(op)))
         nodes = self._retry_nodes(view, run, None) if run.gave_up and run.model != DECIDER else ()
         self._refresh(view, op.run)
         return Changed(changed=True, status=existing_run(view, op.run).status, nodes=nodes)
 
     def retry(self, view: View, op: RetryRun) -> Changed:
         run = existing_run(view, op.run)
+        if _was_granted(view, run, op):
+            return Changed(changed=True, status=run.status)
         # The last step of a graph may have failed at its merge, which no node is to blame for.
         if _is_final(run) or not (run.gave_up or (run.model == GRAPH and run.status == FAILED)):
             return Changed(changed=False, status=run.status)
-        run = self._reopen(view, record(view, run, "retried", by=op.by))
+        run = self._reopen(view, record(view, run, "retried", by=op.by, **_named(op)))
         nodes = self._retry_nodes(view, run, None)
         self._refresh(view, op.run)
         return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)

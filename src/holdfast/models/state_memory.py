@@ -17,7 +17,7 @@ from holdfast.core.rows import Checkpoint, Run
 from holdfast.core.state_items import Item
 from holdfast.core.state_outcomes import Fields, split
 from holdfast.core.state_patch import patched
-from holdfast.core.stored import read_stored, unreadable
+from holdfast.core.stored import UNREADABLE, read_stored, unreadable
 from holdfast.core.view import NotLoaded, View
 from holdfast.models.state_code import GraphCode, Unsealing
 
@@ -73,7 +73,10 @@ def frontier_of(checkpoint: Checkpoint, code: Unsealing) -> tuple[Item, ...]:
 
 
 def totals_of(checkpoint: Checkpoint) -> Totals:
-    return read_stored(_totals.decode, checkpoint.totals, f"what was counted at {_place(checkpoint)}")
+    try:  # with every step: what is wrong is put into words when something is
+        return _totals.decode(checkpoint.totals)
+    except UNREADABLE:
+        return read_stored(_totals.decode, checkpoint.totals, f"what was counted at {_place(checkpoint)}")
 
 
 def _place(checkpoint: Checkpoint) -> str:

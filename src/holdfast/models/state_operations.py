@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core.errors import KeyConflict, UnknownNode, UsageError
+from holdfast.core.errors import UnknownNode, UsageError
 from holdfast.core.operations import RECORDED as WAS_RECORDED
 from holdfast.core.operations import REPEATED, Changed, Operation, Settled, Started
-from holdfast.core.queries import OpenWork, RecordedBy, RecordedOf, RunByKey, StateChain
+from holdfast.core.queries import OpenWork, RecordedBy, RecordedOf, StateChain
 from holdfast.core.rows import (
     BLOCKED,
     PAUSED,
@@ -24,7 +24,16 @@ from holdfast.core.state_operations import INTERRUPT, AnswerPerson, AskPerson, F
 from holdfast.core.state_outcomes import split
 from holdfast.core.view import View
 from holdfast.models.lifecycle import Lifecycle
-from holdfast.models.machine import Definitions, Handing, existing_run, is_draining, make_ready, record
+from holdfast.models.machine import (
+    FORKED,
+    Definitions,
+    Handing,
+    already_forked,
+    existing_run,
+    is_draining,
+    make_ready,
+    record,
+)
 from holdfast.models.state_code import GRAPH
 from holdfast.models.state_graph import GraphMachine, asks_person, code_of_graph
 from holdfast.models.state_memory import missing_checkpoint, put_together
@@ -144,6 +153,8 @@ class GraphOperations:
         if view.get(RUNS, (op.run,)) is not None:
             return Started(run=op.run)  # K8
         source = existing_run(view, op.source)
+        if made := already_forked(view, source.workflow, op.key, source=source.id, asked=op.asked):
+            return Started(run=made.id, existed=True)
         code = code_of_graph(self.definitions, source)
         chain: list[Checkpoint] = view.find(StateChain(source.id, op.step))
         if not chain or chain[-1].step != op.step:
@@ -163,10 +174,6 @@ class GraphOperations:
                 f"workflow {source.workflow} is being drained and takes no new runs",
                 hint=f"fork it after `holdfast drain {source.workflow} --off`",
             )
-        if op.key is not None and (taken := view.find(RunByKey(source.workflow, op.key))):
-            raise KeyConflict(
-                f"key {op.key!r} of {source.workflow} belongs to run {taken[0].id}", hint="fork under another key"
-            )
         run = replace(
             Run(id=op.run, workflow=source.workflow, model=GRAPH),
             key=op.key,
@@ -182,8 +189,8 @@ class GraphOperations:
             updated=view.now,
         )
         view.insert(RUNS, run)
-        run = record(view, run, "forked", by=op.by, source=source.id, step=op.step)
-        record(view, source, "forked", by=op.by, into=run.id, step=op.step)
+        run = record(view, run, FORKED, by=op.by, source=source.id, step=op.step, asked=op.asked)
+        record(view, source, FORKED, by=op.by, into=run.id, step=op.step)
         fields = {**known.fields, **split(op.update)}
         self.machine.begin(view, run, code, op.step, fields, known.frontier, Handing(None))
         return Started(run=run.id)

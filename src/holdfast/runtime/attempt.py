@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.conditions import checked_run_id
-from holdfast.authoring.context import Context, entered
+from holdfast.authoring.context import Context, current_context, entered
 from holdfast.authoring.flow_control import (
     CancelThisRun,
     FinishThisRun,
@@ -34,6 +34,7 @@ from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, MAX_INT, Codecs, decode_error, encode_error
 from holdfast.core.errors import StoreError, StoreUnavailable, UsageError
+from holdfast.core.ids import idempotency_key
 from holdfast.core.operations import (
     RECORDED,
     CompleteWork,
@@ -48,18 +49,21 @@ from holdfast.core.operations import (
 from holdfast.core.retry import Retry
 from holdfast.core.rows import COMPLETED, EFFECT, SET_IN_PLACE, Run, Work
 from holdfast.core.seams import Clock
-from holdfast.models.flow_code import FLOW
+from holdfast.models.flow_code import FLOW, FlowNotLoaded
+from holdfast.models.folding import FoldFirst
 from holdfast.models.state_code import GRAPH
 from holdfast.runtime import telemetry as t
+from holdfast.runtime.attempt_context import AttemptContext
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_work import SETTLED_BY_FLOWS, FlowWork
 from holdfast.runtime.folds import submit
 from holdfast.runtime.instance_work import InstanceWork
 from holdfast.runtime.invocation import Invocation, discard, invocation_of
-from holdfast.runtime.outcome import Meter
+from holdfast.runtime.outcome import Meter, Metered
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
 from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
+from holdfast.runtime.time_limits import TimeLimits
 from holdfast.store.contract import Conflict, Store
 
 if TYPE_CHECKING:
@@ -75,10 +79,6 @@ WISHES: dict[type[FlowControl], str] = {
     FinishThisRun: "finish",
 }
 LOST_RACES_LIMIT = 8  # after that a transactional action has failed
-
-
-class LeaseLost(Exception):
-    """This worker may not settle the item any more."""
 
 
 class _RollBack(Exception):
@@ -131,7 +131,7 @@ class AttemptRunner:
         observe_inputs: str = "off",
         within: Within = asyncio.timeout,
     ) -> None:
-        self._within = within
+        self._within = TimeLimits() if within is asyncio.timeout else within
         self._worker = worker
         self._store = store
         self._coordinator = coordinator
@@ -184,7 +184,8 @@ class AttemptRunner:
                 graph = None
                 if attempt.run.model != FLOW:  # whose calls are whole in their items
                     graph = self._definitions.at_hand(attempt.run)
-                    graph = graph or await self._definitions.load(self._store, attempt.run)
+                    if graph is None:
+                        graph = await self._definitions.load(self._store, attempt.run)
                 invocation = invocation_of(
                     self._definitions, work, attempt.run, graph, self._payload_limit_bytes, self._codecs
                 )
@@ -201,7 +202,8 @@ class AttemptRunner:
         attempt.meter.bytes_in = len(invocation.arguments[0])
         operation: Operation
         try:
-            result = await self._call(attempt, invocation, self._context(attempt, invocation))
+            context = AttemptContext(attempt, invocation, self._worker, None, self._heartbeat)
+            result = await self._call(attempt, invocation, context)
             operation = self._completed(attempt, result, started, offer())
         except asyncio.CancelledError:
             raise
@@ -220,6 +222,9 @@ class AttemptRunner:
         if failpoints.armed:
             await failpoints.reach("action.after")
         try:
+            settled: Settled = await self._coordinator.submit(operation)
+            return settled
+        except (FlowNotLoaded, FoldFirst):  # something has to be read first
             return await self._submit(operation)
         except StoreError:
             raise
@@ -251,9 +256,11 @@ class AttemptRunner:
 
     def _call(self, attempt: Attempt, invocation: Invocation, context: Context) -> Awaitable[bytes]:
         """The encoded result; raises what the code raised, or TimedOut."""
-        remaining = self._remaining_seconds(attempt.work, invocation)
-        if remaining is None:
+        timeout = attempt.work.timeout or invocation.timeout
+        if timeout is None:
             return self._call_here(attempt, invocation, context)
+        now = self._store.now()  # I5: the deadline is counted from the start that the database stamped
+        remaining = ((attempt.work.started or now) + timeout - now) / 1e6
         return self._call_within(remaining, attempt, invocation, context)
 
     async def _call_within(self, remaining: float, attempt: Attempt, invocation: Invocation, context: Context) -> bytes:
@@ -283,8 +290,11 @@ class AttemptRunner:
             if invocation.isolation == "process" and invocation.action is not None:
                 return await self._call_process(attempt, invocation, invocation.action)
             if invocation.is_async:
-                with entered(context):
-                    value = await (meter.watch(invocation.call()) if attempt.metered else invocation.call())
+                entered_as = current_context.set(context)  # `entered`, without its three calls
+                try:
+                    value = await (Metered(meter, invocation.call()) if attempt.metered else invocation.call())
+                finally:
+                    current_context.reset(entered_as)
             else:
                 value = await self._threads.run(_in_context, context, meter, invocation.call)
                 if inspect.isawaitable(value):
@@ -343,13 +353,12 @@ class AttemptRunner:
         answer = await self._threads.run(_in_context, context, attempt.meter, condition)
         if inspect.isawaitable(answer):
             with entered(context):
-                answer = await attempt.meter.watch(answer)
+                answer = await Metered(attempt.meter, answer)
         return answer
 
     async def _call_process(self, attempt: Attempt, invocation: Invocation, action: Action[..., Any]) -> bytes:
         work, fn = attempt.work, action.fn
         call, codec = invocation.arguments
-        context = invocation.context(self._worker)
         if codec not in DEFAULT_CODECS:
             # A codec of the user's own, and perhaps its key, stays here: between the processes it is plain JSON.
             args, kwargs = action.call.decode_call(call, codec, codecs=self._codecs)
@@ -365,7 +374,7 @@ class AttemptRunner:
                 "node": invocation.name,
                 "node_id": work.node,
                 "attempt": work.attempt,
-                "idempotency_key": context.idempotency_key,
+                "idempotency_key": idempotency_key(work.workflow, work.run, work.node),
                 "worker": self._worker,
                 "payload_limit_bytes": self._payload_limit_bytes if same else MAX_INT,
             },
@@ -377,26 +386,7 @@ class AttemptRunner:
         return result if same else invocation.encode(action.call.decode_result(result))
 
     def _context(self, attempt: Attempt, invocation: Invocation, tx: Any = None) -> Context:
-        async def heartbeat() -> None:
-            if tx is None:  # a transaction may hold the store's one writer, which a heartbeat would wait for
-                await self._heartbeat()
-            if attempt.stop_requested:
-                raise LeaseLost(f"{named(attempt.work)} lost its lease or its run was cancelled: stop here")
-
-        return invocation.context(
-            self._worker,
-            tx=tx,
-            on_heartbeat=heartbeat,
-            on_note=attempt.notes.append,
-            is_cancelled=lambda: attempt.stop_requested,
-        )
-
-    def _remaining_seconds(self, work: Work, invocation: Invocation) -> float | None:
-        """I5: the deadline is counted from the start that the database stamped."""
-        timeout = work.timeout or invocation.timeout
-        if timeout is None:
-            return None
-        return ((work.started or self._store.now()) + timeout - self._store.now()) / 1e6
+        return AttemptContext(attempt, invocation, self._worker, tx, self._heartbeat)
 
     # -- what came of it
 

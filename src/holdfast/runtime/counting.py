@@ -15,7 +15,7 @@ class Counting:
         self._metrics = metrics
 
     def on_commit(self, commit: Commit) -> None:
-        metrics = self._metrics
+        metrics, changes = self._metrics, commit.changes
         metrics.count(t.BATCHES)
         metrics.observe(t.BATCH_SIZE, len(commit.pairs))
         metrics.observe(t.DECIDE_SECONDS, commit.spent.decide)
@@ -33,12 +33,13 @@ class Counting:
             elif isinstance(operation, FailWork):
                 metrics.count(t.TIMEOUTS if operation.timed_out else t.FAILURES)
                 again = (operation.run, operation.node, operation.attempt + 1)
-                if any(WORK.key(work) == again for work in commit.changes.inserts.get(WORK, ())):
+                if any(WORK.key(work) == again for work in changes.inserts.get(WORK, ())):
                     metrics.count(t.RETRIES)
             elif isinstance(operation, LapseWork):
                 metrics.count(t.LEASE_LOSSES)
         if completions:
             metrics.count(t.COMPLETIONS, completions)
-        dead = sum(1 for work in commit.changes.rows(WORK) if work.status == DEAD)
+        dead = [work for _, work in changes.updates.get(WORK, ()) if work.status == DEAD]
+        dead += [work for work in changes.inserts.get(WORK, ()) if work.status == DEAD]
         if dead:
-            metrics.count(t.DEAD_LETTERS, dead)
+            metrics.count(t.DEAD_LETTERS, len(dead))

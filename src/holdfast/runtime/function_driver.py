@@ -134,19 +134,20 @@ class FunctionDriver:
 
     async def drive(self, work: Work, run: Run) -> Settled:
         """Hold the turn until the function has ended or waits."""
+        leased_at = run.entries
         while True:
-            settled = await self._drive(work, run)
+            settled = await self._drive(work, run, leased_at)
             if settled is not None:
                 return settled
             (run,) = await self._store.runs([run.id])  # it goes on as another call, in the same turn
 
-    async def _drive(self, work: Work, run: Run) -> Settled | None:
+    async def _drive(self, work: Work, run: Run, leased_at: int) -> Settled | None:
         """One function of the run; None: it went on as another."""
         function: LiveFunction | None = None
         try:
             function = await self._resident(run)
             self._driven[run.id] = function
-            return await self._go_round(function, work, run)
+            return await self._go_round(function, work, run, leased_at)
         except Lost:
             return Settled(verdict=STALE)
         except (RunError, UsageError) as error:
@@ -185,8 +186,10 @@ class FunctionDriver:
             raise
         return function
 
-    async def _go_round(self, function: LiveFunction, work: Work, run: Run) -> Settled | None:
+    async def _go_round(self, function: LiveFunction, work: Work, run: Run, leased_at: int) -> Settled | None:
         while True:
+            if function.cancelled_at > leased_at:  # G3: it took this lease away, and the next owner rolls back
+                raise Lost
             if function.loop.fault is not None:
                 raise function.loop.fault
             if function.refused:
@@ -373,7 +376,9 @@ async def begun(
     # A run may have been started for a later time, or paused: to its code, time begins when it does.
     name, data, codec, at = run.workflow, run.input, run.codec, run.started or run.created
     stored = await stored_requests(store, run)  # before the history, so that each is answered there or still open
-    rows = await store.history(run.id, run.base - 1) if run.entries else []
+    # What was waited for when the turn was leased may have been answered since, by the first entry that there is.
+    recorded = run.entries or run.remaining or run.active > 1
+    rows = await store.history(run.id, run.base - 1) if recorded else []
     if run.base and rows and rows[0].kind == CONTINUED:
         entry = entry_of(rows[0].data)
         name, data, codec, at = entry.name, entry.value or b"", entry.codec, rows[0].at

@@ -161,8 +161,9 @@ class LiveFunction:
 
     __slots__ = (
         "_asked_unpatched", "_behind", "_codecs", "_failed_at", "_new_patches", "_outer", "_patches", "_rollbacks",
-        "_stored", "_workflow", "base", "deadlines", "exposed", "given_up", "in_table", "known", "long_from", "loop",
-        "news", "opened", "outcomes", "refused", "registry", "run_id", "running", "unread", "workflow_name",
+        "_stored", "_workflow", "base", "cancelled_at", "deadlines", "exposed", "given_up", "in_table", "known",
+        "long_from", "loop", "news", "opened", "outcomes", "refused", "registry", "run_id", "running", "unread",
+        "workflow_name",
     )  # fmt: skip
 
     def __init__(
@@ -180,6 +181,7 @@ class LiveFunction:
         self.registry = registry
         self.base = run.base
         self.known = run.base
+        self.cancelled_at = 0  # the entry that told it of a cancel
         self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
         self.news = News()
@@ -274,6 +276,8 @@ class LiveFunction:
         if entry.kind == PATCH:
             self._patches |= {entry.name}
             return
+        if entry.kind == CANCEL_ENTRY:
+            self.cancelled_at = numbered.sequence
         pending = self.loop.pending.get(entry.address)
         if entry.kind == EVENT and pending is None:
             self.unread = extended(self.unread, numbered.sequence)

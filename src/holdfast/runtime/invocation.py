@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.authoring.actions import Action
-from holdfast.authoring.context import Context, NodeInfo, Tx, current
+from holdfast.authoring.context import current
 from holdfast.authoring.dags import Dag, NodeCall, callable_of, job_call
 from holdfast.authoring.decider_code import BoundDecider
 from holdfast.authoring.effect_context import EffectContext
@@ -17,7 +17,6 @@ from holdfast.core.codec import Codecs, encode_stored_result
 from holdfast.core.codec_label import labelled
 from holdfast.core.errors import MissingJob
 from holdfast.core.graph import Graph, Node
-from holdfast.core.ids import idempotency_key
 from holdfast.core.retry import Retry
 from holdfast.core.rows import CALL, EFFECT, Run, Work
 from holdfast.models.dag_items import is_alone
@@ -47,29 +46,6 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     cancel_if: tuple[Condition, ...] = ()
     depends_on_run: tuple[Condition, ...] = ()
     timeout: int | None = None  # microseconds, where the code says it and not the item
-
-    def context(
-        self,
-        worker: str,
-        *,
-        tx: Tx | None = None,
-        on_heartbeat: Any = None,
-        on_note: Callable[[str], None] | None = None,
-        is_cancelled: Callable[[], bool] | None = None,
-    ) -> Context:
-        work = self.work
-        return Context(
-            run_id=work.run,
-            workflow_name=work.workflow,
-            node=NodeInfo(id=work.node, name=self.name, attempt=work.attempt),
-            idempotency_key=idempotency_key(work.workflow, work.run, work.node),
-            workflow=self.instance,
-            worker=worker,
-            tx=tx,
-            on_heartbeat=on_heartbeat,
-            on_note=on_note,
-            is_cancelled=is_cancelled,
-        )
 
 
 def invocation_of(

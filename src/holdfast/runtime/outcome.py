@@ -37,12 +37,11 @@ class Meter(msgspec.Struct, eq=False, gc=False):
         finally:
             self.cpu_seconds += time.thread_time() - began
 
-    def watch(self, awaitable: Awaitable[Any]) -> Metered:
-        """Await it; only the time between its own pauses is counted, not what others do meanwhile."""
-        return Metered(self, awaitable)
-
     def saw(self, value: Any) -> None:
         """Note what came back, shortened; a repr that raises is the user's and no failure."""
+        if value is None or value is True or value is False:
+            self.returned = repr(value)
+            return
         try:
             text = _short.repr(value)
         except Exception as error:
@@ -65,7 +64,10 @@ class Meter(msgspec.Struct, eq=False, gc=False):
 
 
 class Metered:
-    """An awaitable that hands everything on to another one, and counts the time that it runs."""
+    """An awaitable that hands everything on to another one, and counts the time that it runs.
+
+    Only the time between its own pauses is counted, not what others do meanwhile.
+    """
 
     __slots__ = ("_awaitable", "_meter")
 
@@ -74,28 +76,24 @@ class Metered:
         self._awaitable = awaitable
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        meter, inner = self._meter, self._awaitable.__await__()
-        send: Callable[[], Any] = lambda: inner.send(None)  # noqa: E731 - replaced by a throw below
+        meter, inner, thread_time = self._meter, self._awaitable.__await__(), time.thread_time
+        thrown: BaseException | None = None
         while True:
-            began = time.thread_time()
+            began = thread_time()
             try:
-                pause = send()
+                pause = inner.send(None) if thrown is None else inner.throw(thrown)
             except StopIteration as done:
                 return done.value
             finally:
-                meter.cpu_seconds += time.thread_time() - began
+                meter.cpu_seconds += thread_time() - began
+            thrown = None
             try:
                 yield pause
-                send = lambda: inner.send(None)  # noqa: E731
             except GeneratorExit:
                 inner.close()
                 raise
             except BaseException as error:
-                send = _throwing(inner, error)
-
-
-def _throwing(inner: Generator[Any, Any, Any], error: BaseException) -> Callable[[], Any]:
-    return lambda: inner.throw(error)
+                thrown = error
 
 
 def cut(text: str) -> str:

@@ -242,7 +242,7 @@ class LiveCalls:
         if failpoints.armed:
             await failpoints.reach("record.after")
         if settled.verdict == STALE:
-            from holdfast.runtime.attempt import LeaseLost
+            from holdfast.runtime.attempt_context import LeaseLost
 
             raise LeaseLost(f"{self._work.node} of run {self._work.run} lost its lease: stop here")
 

@@ -22,7 +22,8 @@ class Room:
 
     def offer(self) -> Offer | None:
         worker = self._worker
-        self.give_back()  # a transactional action that lost a race makes its offer again
+        if self._taken:  # a transactional action that lost a race makes its offer again
+            self.give_back()
         if not worker.hands_over:
             return None
         # Two completions must not offer the same free slot, or the bound on concurrency would not hold.
@@ -31,5 +32,6 @@ class Room:
         return Offer(worker=worker.id, room=room, queues=worker.queues) if room > 0 else None
 
     def give_back(self) -> None:
-        self._worker.take_back(self._taken)
-        self._taken = 0
+        if self._taken:
+            self._worker.take_back(self._taken)
+            self._taken = 0

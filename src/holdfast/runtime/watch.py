@@ -20,6 +20,7 @@ FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.05, 0.25  # hints come sooner where th
 # poll, and before the next hint is followed. For a few, one slow answer says nothing about the next.
 REST_BEFORE_POLL, REST_BEFORE_HINT, LONGEST_REST_SECONDS = 20, 4, 2.0
 QUICK_SECONDS, FEW = 0.002, 50
+POLLS_FOR_EXISTENCE: Final = 8  # the others ask for runs that have settled only: of thousands, most have not
 _UNLIMITED: Final = contextlib.nullcontext()
 
 
@@ -35,7 +36,10 @@ class Watch:
 
     def on_commit(self, commit: Commit) -> None:
         if waiting := self._waiting:
-            for run in commit.changes.rows(RUNS):
+            for before, run in commit.changes.updates.get(RUNS, ()):
+                if run.status != before.status and run.id in waiting:  # most steps change no status
+                    self._tell(run)
+            for run in commit.changes.inserts.get(RUNS, ()):
                 if run.id in waiting:
                     self._tell(run)
 
@@ -59,7 +63,7 @@ class Watch:
             self._waiting[run.id] = [waiter for waiter in waiters if not waiter[1].done()]
 
     async def wait(self, run: str, wanted: Callable[[Run], bool], timeout: float | None) -> Run:
-        """The run's row once it is as wanted; TimeoutError when the time is up."""
+        """The run's row once its status is as wanted; TimeoutError when the time is up."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Run] = loop.create_future()
         self._waiting.setdefault(run, []).append((wanted, future))
@@ -88,6 +92,7 @@ class Watch:
 
     async def _poll(self) -> None:
         pause, now = FIRST_POLL_SECONDS, asyncio.get_running_loop().time
+        polls = 0
         while self._waiting:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):  # not wait_for, which swallows a cancel on Python 3.11
@@ -95,11 +100,13 @@ class Watch:
                 pause = FIRST_POLL_SECONDS
             self._hint.clear()
             asked, began = list(self._waiting), now()
+            polls += 1
+            whether_there = polls % POLLS_FOR_EXISTENCE == 0
             try:
-                rows = await self._store.runs(asked)
+                rows = await self._store.runs(asked, settled=not whether_there)
                 for row in rows:
                     self._tell(row)
-                for run in set(asked) - {row.id for row in rows}:
+                for run in set(asked) - {row.id for row in rows} if whether_there else ():
                     self._fail(run, _no_such_run(run))  # pruned while it was waited for
             except StoreError as error:
                 log.debug("polling for results failed: %s", error)

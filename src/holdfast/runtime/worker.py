@@ -20,6 +20,7 @@ import contextlib
 import logging
 import os
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -42,6 +43,7 @@ from holdfast.runtime.function_calls import CallRunner
 from holdfast.runtime.function_driver import FunctionDriver
 from holdfast.runtime.last_resort import bury, submit_or_log
 from holdfast.runtime.lost_often import LostOften
+from holdfast.runtime.own_leases import OwnLeases
 from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.projection_runner import ProjectionRunner
 from holdfast.runtime.room import Room
@@ -96,9 +98,10 @@ class Worker:
         self._running: dict[tuple[str, str, int], Attempt] = {}
         self._next: dict[tuple[str, str, int], Handed] = {}  # the same item again, for when it has left `_running`
         self._reserved = 0
+        self._turns = deque(queues)
         self._backlog = False
         self._stopping = False
-        self._suspects: set[tuple[str, str, int, int]] = set()
+        self._own = OwnLeases()
         self._look_now = asyncio.Event()
         self._hurry = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
@@ -182,8 +185,8 @@ class Worker:
             loop.create_task(self._guarded("projection", self.projections.tend), name="holdfast-projections"),
             loop.create_task(self._guarded("stream", self.projections.watch), name="holdfast-streams"),
         ]
-        served, extra = ", ".join(self.queues), {"worker": self.id}
-        log.info("worker %s serves %s with %d slots", self.id, served, self.concurrency, extra=extra)
+        told = (self.id, ", ".join(self.queues), self.concurrency)
+        log.info("worker %s serves %s with %d slots", *told, extra={"worker": self.id})
 
     async def stop(self, grace_seconds: float | None = None) -> None:
         """Claim nothing more, finish what runs within the grace time, give the rest back."""
@@ -280,7 +283,7 @@ class Worker:
 
     @property
     def hands_over(self) -> bool:
-        return self.accepting and self._settings.hand_over
+        return self._settings.hand_over and not self._stopping and self._store.proves_life(self.id)
 
     def lend(self) -> int:
         """Free slots for what a completion makes ready, unless others wait for them; give them back."""
@@ -302,7 +305,8 @@ class Worker:
         """Take what a start handed over, and give the reserved slot back."""
         self._reserved -= 1
         for item in handed:
-            self._launch(item)
+            if not self._own.adopted(item.work):
+                self._launch(item)
 
     def wake(self) -> None:
         self._wake.set()
@@ -334,7 +338,7 @@ class Worker:
         await self._delayed.let_in(self.queues)
         total = 0
         full = False
-        for queue in self.queues:
+        for queue in tuple(self._turns):
             losses_below = self._lost_often.losses_below(attempt.work for attempt in self._running.values())
             limit = self._lost_often.limit(min(self.free, CLAIM_LIMIT), losses_below)
             if limit < 1:
@@ -357,6 +361,7 @@ class Worker:
             self._metrics.count(t.CLAIMED_ITEMS, len(handed))
             full = full or len(handed) == limit
             self._coordinator.remember(handed)
+            handed = [item for item in handed if not self._own.adopted(item.work)]
             handed, too_many = self._lost_often.sort(handed)
             if too_many:
                 await self._give_back(too_many)
@@ -366,6 +371,7 @@ class Worker:
                 self._metrics.observe(t.SCHEDULE_TO_START_SECONDS, max(0, waited) / 1e6)
                 self._launch(item)
         self._backlog = full
+        self._turns.rotate(-1 if full else 0)  # G9: a queue that takes every slot is asked last the next time
         return total
 
     async def _give_back(self, handed: list[Handed]) -> None:
@@ -404,21 +410,21 @@ class Worker:
     # -- running
 
     def _launch(self, handed: Handed) -> None:
-        attempt = Attempt(handed.work, handed.run)
-        if (running := self._running.get(attempt.key)) is not None:
+        key = (attempt := Attempt(handed.work, handed.run)).key
+        if (running := self._running.get(key)) is not None:
             if running.work.token < handed.work.token:  # parked, woken and claimed again while its task is just ending
-                self._next[attempt.key] = handed
+                self._next[key] = handed
             return
-        self._running[attempt.key] = attempt
+        self._running[key] = attempt
         attempt.task = asyncio.get_running_loop().create_task(self._run_chain(attempt))
         attempt.task.add_done_callback(lambda _: attempt.leave(self._running))
 
     async def _run_chain(self, attempt: Attempt) -> None:
         """Run an item, and whatever the commit that settled it handed over to us."""
-        streak = 0
+        streak, following_key = 0, attempt.key
         following: Attempt | None = attempt
         while following is not None:
-            attempt, following = following, None
+            attempt, key, following = following, following_key, None
             try:
                 streak += 1
                 room = Room(self, 0 if self._backlog and streak >= HANDOVER_STREAK else 1)
@@ -431,7 +437,7 @@ class Worker:
                     room.give_back()
             except asyncio.CancelledError:
                 if not attempt.stop_requested:
-                    self._running.pop(attempt.key, None)
+                    self._running.pop(key, None)
                     raise
                 settled = None
             except StoreError as error:
@@ -442,8 +448,9 @@ class Worker:
                 log.exception("%s was not settled", named(attempt.work), extra=log_keys(attempt.work))
                 settled = await bury(self._coordinator, attempt.work, error)
             finally:
-                self._running.pop(attempt.key, None)
-                if (again := self._next.pop(attempt.key, None)) is not None and not self._stopping:
+                self._running.pop(key, None)
+                self._own.has_run(attempt.work)
+                if self._next and (again := self._next.pop(key, None)) is not None and not self._stopping:
                     self._launch(again)
             if settled is None:
                 break
@@ -454,9 +461,12 @@ class Worker:
                 if failpoints.armed:
                     await failpoints.reach("handover.received")
                 self._metrics.count(t.HANDED_OVER)
+                if self._own.adopted(handed.work):
+                    continue
                 received = Attempt(handed.work, handed.run, task=attempt.task)
-                if following is None and received.key not in self._running:  # else it was taken for an orphan meanwhile
-                    self._running[received.key] = following = received
+                following_key = received.key if following is None else following_key
+                if following is None and following_key not in self._running:  # else taken for an orphan meanwhile
+                    self._running[following_key] = following = received
                 else:
                     self._launch(handed)
         if self._backlog or self._lost_often.is_suspect(attempt.work):
@@ -555,21 +565,14 @@ class Worker:
         if not self._store.shared and not self._running:
             return False
         leased = [w for w in await self._store.leased_to(self.id) if w.status == LEASED and w.kind != PROJECTION]
-        held = {(w.run, w.node, w.attempt): w for w in leased}
-        for key, attempt in list(self._running.items()):
-            work = held.get(key)
-            if work is None or work.token != attempt.work.token:
-                newest = self._running.get(key)
-                if newest is attempt and (*key, -1) in self._suspects:
-                    self._ask_to_stop(attempt)
-        idle = {(*key, work.token) for key, work in held.items() if key not in self._running}
-        orphans = [held[(run, node, number)] for run, node, number, _ in sorted(idle & self._suspects)]
-        missing = {(*key, -1) for key in self._running if key not in held}
-        self._suspects, soon = idle | missing, not missing <= self._suspects
+        lost, orphans, soon = self._own.compare(leased, self._running)
+        for attempt in lost:
+            self._ask_to_stop(attempt)
         if orphans and not self._stopping:
             runs = {run.id: run for run in await self._store.runs([work.run for work in orphans])}
             for work in orphans:
-                if work.run in runs and (work.run, work.node, work.attempt) not in self._running:
+                key = (work.run, work.node, work.attempt)
+                if work.run in runs and key not in self._running and self._own.adopt(work):
                     self._launch(Handed(work, runs[work.run]))
         return soon
 

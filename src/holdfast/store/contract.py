@@ -100,6 +100,56 @@ class FindRuns(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None = None
 
 
+class ListRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of runs by when they were made, newest first; `after` has that of the last one seen, and its id.
+
+    `search` is what an id, a key or a workflow's name begins with. `since` is included, `until` is not.
+    """
+
+    workflow: str | None = None
+    model: str | None = None
+    status: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
+    search: str | None = None
+    since: int | None = None
+    until: int | None = None
+    limit: int = 50
+    after: tuple[int, str] | None = None
+
+    def matches(self, run: Run, tags: Mapping[str, str]) -> bool:
+        """Whether a run with these tags is meant, on whatever page."""
+        return (
+            (self.workflow is None or run.workflow == self.workflow)
+            and (self.model is None or run.model == self.model)
+            and (not self.status or run.status in self.status)
+            and all(tags.get(name) == value for name, value in self.tags)
+            and (self.search is None or any(text.startswith(self.search) for text in _searched(run)))
+            and (self.since is None or run.created >= self.since)
+            and (self.until is None or run.created < self.until)
+        )
+
+
+def _searched(run: Run) -> tuple[str, ...]:
+    return (run.id, run.key or "", run.workflow)
+
+
+NOT_COUNTED = -1
+
+
+class RunMark(NamedTuple):
+    """What tells whether a run is as it was: `leases` differs when work was begun, which writes no run.
+
+    They are counted of the runs that were asked for by id alone; in the other rows they are NOT_COUNTED.
+    """
+
+    id: str
+    workflow: str
+    model: str
+    status: str
+    version: int
+    leases: int
+
+
 class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
     """How much a queue holds, and for how long its oldest due item has been waiting."""
 
@@ -187,8 +237,11 @@ class Transaction(Protocol):
 
     async def lock_topics(self, names: Sequence[str]) -> None: ...
 
-    async def lock_runs(self, ids: Sequence[str]) -> None:
-        """Lock these runs in one sorted statement. Rows are read afterwards, in a new snapshot."""
+    async def lock_runs(self, ids: Sequence[str]) -> frozenset[str]:
+        """Lock these runs in one sorted statement. Rows are read afterwards, in a new snapshot.
+
+        Which of them are locked: one that does not exist yet cannot be, and may exist when the rows are read.
+        """
 
     async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
         """The rows for each need, in order. Work items are locked as they are read: a claim may be under way."""
@@ -259,9 +312,18 @@ class Store(Protocol):
 
     async def leased_to(self, worker: str) -> list[Work]: ...
 
-    async def runs(self, ids: Sequence[str]) -> list[Run]: ...
+    async def runs(self, ids: Sequence[str], *, settled: bool = False) -> list[Run]:
+        """These runs, as far as they exist; with `settled` only those that have ended or are paused."""
 
     async def find(self, ask: FindRuns) -> list[Run]: ...
+
+    async def list_runs(self, ask: ListRuns) -> list[Run]: ...
+
+    async def count_runs(self, ask: ListRuns, most: int) -> dict[str, int]:
+        """How many runs there are by status; of those that ended, and of those that did not, at most so many."""
+
+    async def marks(self, most: int, *, ended_since: int, most_ended: int, of: Sequence[str] = ()) -> list[RunMark]:
+        """At most so many runs that have not ended, the latest that have since then, and these. For people."""
 
     async def history(self, run: str, after: int = 0) -> list[History]:
         """What was recorded of a run, oldest first, after this sequence."""

@@ -32,6 +32,7 @@ from holdfast.core.rows import (
     LEASED,
     OBSERVATIONS,
     OPEN_WORK,
+    PAUSED,
     PUT_IN_PLACE,
     QUEUED_EVENT,
     READY,
@@ -50,6 +51,7 @@ from holdfast.core.rows import (
 )
 from holdfast.core.seams import Clock
 from holdfast.core.view import Changes, Query
+from holdfast.store import memory_listing
 from holdfast.store.contract import (
     ClaimRequest,
     CodeSeen,
@@ -57,9 +59,11 @@ from holdfast.store.contract import (
     Conflict,
     Finding,
     FindRuns,
+    ListRuns,
     Need,
     OpenWorkType,
     QueueDepth,
+    RunMark,
     Seen,
     StoreStats,
     StreamLag,
@@ -276,26 +280,23 @@ class MemoryStore:
         rows = self._of_run[HISTORY].get(run, {}).values()
         return sorted((row for row in rows if row.sequence > after), key=HISTORY.key)
 
-    async def runs(self, ids: Sequence[str]) -> list[Run]:
-        return [self.tables[RUNS][(run,)] for run in ids if (run,) in self.tables[RUNS]]
+    async def runs(self, ids: Sequence[str], *, settled: bool = False) -> list[Run]:
+        found = [self.tables[RUNS][(run,)] for run in ids if (run,) in self.tables[RUNS]]
+        return [run for run in found if run.ended or run.status == PAUSED] if settled else found
 
     async def find(self, ask: FindRuns) -> list[Run]:
-        import json
+        return memory_listing.found(self.tables[RUNS].values(), ask)
 
-        found = []
-        for run in sorted(self.tables[RUNS].values(), key=lambda run: run.id, reverse=True):
-            tags = json.loads(run.tags)
-            if (
-                (ask.workflow is None or run.workflow == ask.workflow)
-                and (ask.model is None or run.model == ask.model)
-                and (ask.key_prefix is None or (run.key is not None and run.key.startswith(ask.key_prefix)))
-                and (not ask.status or run.status in ask.status)
-                and all(tags.get(name) == value for name, value in ask.tags)
-                and (ask.since is None or run.created >= ask.since)
-                and (ask.after is None or run.id < ask.after)
-            ):
-                found.append(run)
-        return found[: ask.limit]
+    async def list_runs(self, ask: ListRuns) -> list[Run]:
+        return memory_listing.listed(self.tables[RUNS].values(), ask)
+
+    async def count_runs(self, ask: ListRuns, most: int) -> dict[str, int]:
+        return memory_listing.counted(self.tables[RUNS].values(), ask, most)
+
+    async def marks(self, most: int, *, ended_since: int, most_ended: int, of: Sequence[str] = ()) -> list[RunMark]:
+        followed = await self.runs(of)
+        leases = {run.id: sum(w.token for w in self._leased.values() if w.run == run.id) for run in followed}
+        return memory_listing.marks(self.tables[RUNS].values(), most, ended_since, most_ended, leases)
 
     # -- streams
 
@@ -542,7 +543,8 @@ class _MemoryTransaction:
 
     async def lock_topics(self, names: Sequence[str]) -> None: ...
 
-    async def lock_runs(self, ids: Sequence[str]) -> None: ...
+    async def lock_runs(self, ids: Sequence[str]) -> frozenset[str]:
+        return frozenset(ids)
 
     async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
         return [self._store.answer(need) for need in needs]

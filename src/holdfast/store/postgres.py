@@ -33,8 +33,10 @@ from holdfast.store.contract import (
     Conflict,
     Finding,
     FindRuns,
+    ListRuns,
     OpenWorkType,
     QueueDepth,
+    RunMark,
     Seen,
     StoreStats,
     StreamLag,
@@ -44,6 +46,7 @@ from holdfast.store.contract import (
     WorkerRow,
     begun,
 )
+from holdfast.store.listing import Listing
 from holdfast.store.postgres_connections import Connection, Connections, run_statement, translate
 from holdfast.store.postgres_flush import deletes_fit, guarded_flush
 from holdfast.store.postgres_horizon import Horizon
@@ -67,6 +70,7 @@ class PostgresStore:
         self.on_foreign_write: Callable[[], None] = lambda: None
         self._clock = clock
         self._sql = statements("postgres")
+        self._listing = Listing("postgres")
         self._offset = clock.now_us() - int(clock.monotonic() * 1e6)
         self._last_now = 0
         self._sessions: dict[str, Connection] = {}
@@ -189,8 +193,9 @@ class PostgresStore:
     async def history(self, run: str, after: int = 0) -> list[History]:
         return [History(*row.values()) for row in await self._statement("fetch", "HistoryOf", run, after)]
 
-    async def runs(self, ids: Sequence[str]) -> list[Run]:
-        return [Run(*row.values()) for row in await self._statement("fetch", "get_runs", list(ids))]
+    async def runs(self, ids: Sequence[str], *, settled: bool = False) -> list[Run]:
+        name = "settled_runs" if settled else "get_runs"
+        return [Run(*row.values()) for row in await self._statement("fetch", name, list(ids))]
 
     async def find(self, ask: FindRuns) -> list[Run]:
         tags = msgspec.json.encode(dict(ask.tags)).decode() if ask.tags else None
@@ -205,6 +210,20 @@ class PostgresStore:
             ask.limit,
         )
         return [Run(*row.values()) for row in await self._statement("fetch", "find", *args)]
+
+    async def list_runs(self, ask: ListRuns) -> list[Run]:
+        sql, args = self._listing.page(ask)
+        async with self.connections.use() as connection:
+            return [Run(*row.values()) for row in await self._run(connection, "fetch", sql, *args)]
+
+    async def count_runs(self, ask: ListRuns, most: int) -> dict[str, int]:
+        sql, args = self._listing.counts(ask, most)
+        async with self.connections.use() as connection:
+            return {row[0]: row[1] for row in await self._run(connection, "fetch", sql, *args)}
+
+    async def marks(self, most: int, *, ended_since: int, most_ended: int, of: Sequence[str] = ()) -> list[RunMark]:
+        rows = await self._statement("fetch", "marks", most, ended_since, most_ended, list(of))
+        return [RunMark(*row) for row in rows]
 
     # -- streams
 

@@ -164,7 +164,7 @@ def translate(where: str = "the database") -> Iterator[None]:
         raise Busy(str(error)) from error
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         raise NotOurDatabase(
-            f"{where} has no Holdfast tables: {error}",
+            f"{where} has no Holdfast tables, or those of an older version: {error}",
             hint="run `holdfast migrate`; check that the URL names the right database",
         ) from error
     except asyncpg.InvalidCatalogNameError as error:

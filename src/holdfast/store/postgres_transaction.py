@@ -47,12 +47,13 @@ class PostgresTransaction:
         await self._store.ensure_topics(names)
         await self._fetch("lock_topics", sorted(names))
 
-    async def lock_runs(self, ids: Sequence[str]) -> None:
+    async def lock_runs(self, ids: Sequence[str]) -> frozenset[str]:
         await self._limit_waiting()
         rows = await self._fetch("lock_runs", sorted(ids))
         if rows:
             self._store._learn_time(rows[-1][0])
         self.now = self._store.now()
+        return frozenset(row[1] for row in rows)
 
     async def _limit_waiting(self) -> None:
         if not self._waiting_is_limited:  # no session settings of ours there

@@ -15,9 +15,11 @@ from holdfast.core.queries import (
     ChildrenOf,
     DeadEvents,
     DefinitionById,
+    DelayedWork,
     DueWork,
     EventsFor,
     FactsCausedBy,
+    HistoryPage,
     LabelledCheckpoint,
     QueuedEvents,
     RecordedBy,
@@ -51,7 +53,9 @@ def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[
             return (name, target, limit)
         case StrayEvents(now=now, limit=limit) | DueWork(now=now, limit=limit):
             return (now, limit)
-        case StreamAfter(run=run, after=after, limit=limit):
+        case DelayedWork(after=place, limit=limit):
+            return (*place, limit)
+        case StreamAfter(run=run, after=after, limit=limit) | HistoryPage(run=run, after=after, limit=limit):
             return (run, after, limit)
         case ValuesFor(run=run, node=node, variable=variable):
             return (run, node, variable)

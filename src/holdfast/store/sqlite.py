@@ -26,7 +26,7 @@ from msgspec.structs import astuple, replace
 from holdfast.core import failpoints
 from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.rows import LEASED, RUNS, WORK, Fact, History, Run, Work
+from holdfast.core.rows import LEASED, WORK, Fact, History, Run, Work
 from holdfast.core.seams import Clock, StatementExecutor
 from holdfast.core.stored import stored_names
 from holdfast.core.view import Changes, Query
@@ -37,8 +37,10 @@ from holdfast.store.contract import (
     Conflict,
     Finding,
     FindRuns,
+    ListRuns,
     OpenWorkType,
     QueueDepth,
+    RunMark,
     Seen,
     StoreStats,
     StreamLag,
@@ -49,11 +51,12 @@ from holdfast.store.contract import (
     begun,
 )
 from holdfast.store.file_bell import FileBell
+from holdfast.store.listing import Listing, found_in_sqlite
 from holdfast.store.sqlite_locks import FileLock, WorkerLocks
 from holdfast.store.sqlite_schema import check_database, is_current, migrate_database, translate
 from holdfast.store.sqlite_transaction import SqliteTransaction
 from holdfast.store.sqlite_write import load_rows, write_changes
-from holdfast.store.statements import PRUNED, columns, statements
+from holdfast.store.statements import PRUNED, statements
 
 T = TypeVar("T")
 
@@ -83,12 +86,14 @@ class SqliteStore:
     ) -> None:
         path = path.absolute()  # the program may change its directory while the engine is open
         self.path = path
+        self._file = str(path)  # looked at with every write
         self._clock = clock
         self._inline = inline
         self._threaded = threaded
         self._sleep = sleep
         self._timeout = timeout_seconds
         self._sql = statements("sqlite")
+        self._listing = Listing("sqlite")
         self._lock = FileLock(path.with_name(f"{path.name}-holdfast-lock"))
         self._worker_locks = WorkerLocks(path)
         self._bell = FileBell(self._lock.path)
@@ -175,6 +180,8 @@ class SqliteStore:
 
     async def _write(self, call: Callable[[sqlite3.Connection], T], *, own_transaction: bool = True) -> T:
         """Run `call` in a write transaction: here if that is quick, else on the writer thread."""
+        if self._slow_commits < 3 and not self._mutex.locked() and self._lock.try_lock():
+            return self._transact(call, own_transaction)  # nobody else runs meanwhile, so nobody needs to be kept out
         async with self._mutex:
             if self._slow_commits < 3 and self._lock.try_lock():
                 return await self._inline.run(lambda: self._transact(call, own_transaction))
@@ -213,7 +220,7 @@ class SqliteStore:
     def _check_in_place(self) -> None:
         """A file that was deleted or replaced would still take writes, and nobody could ever read them."""
         try:
-            inode = os.stat(self.path).st_ino
+            inode = os.stat(self._file).st_ino
         except FileNotFoundError:
             inode = 0
         if inode != self._inode:
@@ -289,6 +296,9 @@ class SqliteStore:
     # -- reading
 
     async def _read(self, call: Callable[[sqlite3.Connection], T]) -> T:
+        if self._slow_commits < 3 and not self._mutex.locked():
+            with translate(self.path):
+                return call(self.db)
         async with self._mutex:
             executor = self._inline if self._slow_commits < 3 else self._threaded
             with translate(self.path):
@@ -303,35 +313,28 @@ class SqliteStore:
     async def history(self, run: str, after: int = 0) -> list[History]:
         return [History(*row) for row in await self._ask("HistoryOf", run, after)]
 
-    async def runs(self, ids: Sequence[str]) -> list[Run]:
-        return [Run(*row) for row in await self._ask("runs_by_id", _json(list(ids)).decode())]
+    async def runs(self, ids: Sequence[str], *, settled: bool = False) -> list[Run]:
+        name = "settled_runs" if settled else "runs_by_id"
+        return [Run(*row) for row in await self._ask(name, _json(list(ids)).decode())]
 
     async def find(self, ask: FindRuns) -> list[Run]:
-        where, args = ["1 = 1"], []
-        if ask.workflow is not None:
-            where.append("workflow = ?")
-            args.append(ask.workflow)
-        if ask.model is not None:
-            where.append("model = ?")
-            args.append(ask.model)
-        if ask.key_prefix is not None:
-            where.append("substr(key, 1, length(?)) = ?")
-            args += [ask.key_prefix, ask.key_prefix]
-        if ask.status:
-            where.append("status IN (SELECT value FROM json_each(?))")
-            args.append(_json(ask.status).decode())
-        if ask.since is not None:
-            where.append("created >= ?")
-            args.append(ask.since)  # type: ignore[arg-type]
-        if ask.after is not None:
-            where.append("id < ?")
-            args.append(ask.after)
-        for name, value in ask.tags:
-            where.append("EXISTS (SELECT 1 FROM json_each(tags) t WHERE t.key = ? AND t.value = ?)")
-            args += [name, value]
-        sql = f"SELECT {columns(RUNS.columns)} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"  # noqa: S608
-        rows = await self._read(lambda db: db.execute(sql, [*args, ask.limit]).fetchall())
-        return [Run(*row) for row in rows]
+        sql, args = found_in_sqlite(ask)
+        return [Run(*row) for row in await self._read(lambda db: db.execute(sql, args).fetchall())]
+
+    async def list_runs(self, ask: ListRuns) -> list[Run]:
+        def look(db: sqlite3.Connection) -> list[Any]:
+            rows = db.execute(*self._listing.page_among_newest(ask)).fetchall()
+            return rows if len(rows) == ask.limit else db.execute(*self._listing.page_among_all(ask)).fetchall()
+
+        return [Run(*row) for row in await self._read(look)]
+
+    async def count_runs(self, ask: ListRuns, most: int) -> dict[str, int]:
+        sql, args = self._listing.counts(ask, most)
+        return dict(await self._read(lambda db: db.execute(sql, args).fetchall()))
+
+    async def marks(self, most: int, *, ended_since: int, most_ended: int, of: Sequence[str] = ()) -> list[RunMark]:
+        asked = (most, ended_since, most_ended, _json(list(of)).decode())
+        return [RunMark(*row) for row in await self._ask("marks", *asked)]
 
     # -- streams
 

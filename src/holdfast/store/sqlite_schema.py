@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.core import failpoints
@@ -96,21 +95,28 @@ def is_taken(error: sqlite3.IntegrityError) -> bool:
     )
 
 
-@contextmanager
-def translate(path: Path) -> Iterator[None]:
+class translate:
     """SQLite's errors, as ours: with the file and what to do."""
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        if not is_taken(error):
-            raise  # a poison operation: it would be refused every time
-        raise Conflict(str(error)) from error
-    except sqlite3.DatabaseError as error:
-        raise explain(error, path) from error
-    except OSError as error:
-        raise StoreUnavailable(
-            f"{path} cannot be used: {error.strerror}", hint="check the path and the permissions of its folder"
-        ) from error
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.IntegrityError):
+            if is_taken(error):  # else a poison operation: it would be refused every time
+                raise Conflict(str(error)) from error
+        elif isinstance(error, sqlite3.DatabaseError):
+            raise explain(error, self._path) from error
+        elif isinstance(error, OSError):
+            raise StoreUnavailable(
+                f"{self._path} cannot be used: {error.strerror}",
+                hint="check the path and the permissions of its folder",
+            ) from error
 
 
 def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | Conflict:
@@ -135,8 +141,9 @@ def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | Conflict:
         return StoreUnavailable(
             f"{path} cannot be opened: {text}", hint="check that the folder exists and may be written"
         )
-    if "no such table" in text:
+    if "no such table" in text or "no such column" in text:
         return NotOurDatabase(
-            f"{path} has no Holdfast tables: {text}", hint="run `holdfast migrate`, or open the engine, which migrates"
+            f"{path} has no Holdfast tables, or those of an older version: {text}",
+            hint="run `holdfast migrate`, or open the engine, which migrates",
         )
     return StoreUnavailable(f"SQLite said of {path}: {text}", hint="`holdfast doctor` may know more")

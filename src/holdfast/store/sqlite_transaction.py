@@ -28,8 +28,9 @@ class SqliteTransaction:
     async def lock_topics(self, names: Sequence[str]) -> None:
         """The one writer has every lock already."""
 
-    async def lock_runs(self, ids: Sequence[str]) -> None:
+    async def lock_runs(self, ids: Sequence[str]) -> frozenset[str]:
         """The one writer has every lock already."""
+        return frozenset(ids)
 
     async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
         db, sql = self._store.db, self._store._sql

@@ -14,8 +14,9 @@ from importlib import resources
 from typing import NamedTuple
 
 from holdfast.core.errors import NotOurDatabase, SchemaTooNew
-from holdfast.core.rows import STREAM, TABLES
+from holdfast.core.rows import RUNS, STREAM, TABLES, WORK
 from holdfast.store.contract import WorkerRow
+from holdfast.store.shapes import RUN_OPEN, WORK_OPEN
 
 _RESERVED = {"by", "key"}
 
@@ -26,7 +27,11 @@ def columns(names: tuple[str, ...], prefix: str = "") -> str:
 
 _TABLES = {table.name: table.columns for table in TABLES} | {"workers": WorkerRow.__struct_fields__}
 # A row of `stream` as it is sent: its position, the last column, is given by the store.
-_COLUMNS = _TABLES | {"facts": STREAM.columns[:-1]}
+_COLUMNS = _TABLES | {
+    "facts": STREAM.columns[:-1],
+    "newruns": tuple(name for name in RUNS.columns if name not in RUN_OPEN),
+    "newwork": tuple(name for name in WORK.columns if name not in WORK_OPEN),
+}
 
 # What goes with a run that is pruned, the run last.
 PRUNED = (

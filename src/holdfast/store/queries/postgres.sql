@@ -278,11 +278,14 @@ INSERT INTO topics (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING
 SELECT name FROM topics WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE
 -- name: lock_runs
 -- Rows are read by a later statement: after a wait, this one would see new runs with old children.
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now FROM (
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, l.id FROM (
   SELECT id FROM runs WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE) l
 
 -- name: get_runs
 SELECT {runs} FROM runs WHERE id = ANY($1::text[])
+
+-- name: settled_runs
+SELECT {runs} FROM runs WHERE id = ANY($1::text[]) AND status IN ('completed', 'failed', 'cancelled', 'paused')
 -- name: get_work
 -- Locked as they are read: a claim may hold one of them for the length of its statement.
 SELECT {work@w} FROM work w JOIN unnest($1::text[], $2::text[], $3::int[]) k(run, node, attempt)
@@ -358,6 +361,12 @@ SELECT {events} FROM events WHERE id = $1
 SELECT {events} FROM events WHERE status <> 'queued' AND status = 'dead' ORDER BY at, id LIMIT $1
 -- name: DueWork
 SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND gate < 2 AND due <= $1) LIMIT $2
+-- name: DelayedWork
+-- work_delayed
+SELECT {work} FROM work WHERE status = 'ready' AND gate = 1 AND (due, run, node) > ($1, $2, $3)
+ORDER BY due, run, node LIMIT $4
+-- name: HistoryPage
+SELECT {history} FROM history WHERE run = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
 -- name: ChildrenOf
 -- runs_by_parent
 SELECT {runs} FROM runs WHERE parent = $1 ORDER BY id
@@ -532,6 +541,15 @@ GROUP BY before, type, after ORDER BY before NULLS FIRST, type, after NULLS FIRS
 SELECT kind, name, count(*), min(run) FROM work WHERE workflow = $1 AND status IN ('blocked', 'ready', 'leased')
 GROUP BY kind, name ORDER BY kind, name
 
+-- name: marks
+-- runs_open, runs_ended and the primary key. Work that was begun is counted of the runs that somebody looks at, no others.
+SELECT * FROM (SELECT r.id, r.workflow, r.model, r.status, r.version, -1
+  FROM runs r WHERE r.finished IS NULL LIMIT $1) open_runs
+UNION ALL SELECT * FROM (SELECT r.id, r.workflow, r.model, r.status, r.version, -1
+  FROM runs r WHERE r.finished >= $2 ORDER BY r.finished DESC LIMIT $3) ended_runs
+UNION ALL SELECT * FROM (SELECT r.id, r.workflow, r.model, r.status, r.version,
+  (SELECT COALESCE(sum(w.token), 0)::bigint FROM work w WHERE w.run = r.id AND w.status = 'leased')
+  FROM runs r WHERE r.id = ANY ($4::text[])) watched_runs
 -- name: count_runs
 SELECT status, count(*) FROM runs GROUP BY status
 -- name: count_work

@@ -53,6 +53,13 @@ UPDATE runs SET version = ?, status = ?, remaining = ?, active = ?, gave_up = ?,
   finished = ?, signature = ?, adopted = ?
 WHERE id = ? AND version = ?
 
+-- name: insert_runs_new
+INSERT INTO runs ({newruns}, awaited, superseded) VALUES ({newruns?}, 0, 0)
+-- name: insert_work_new
+INSERT INTO work ({newwork}) VALUES ({newwork?})
+-- name: update_work_done
+UPDATE work SET status = ?, result = ?, error = NULL, outcome = ?, finished = ?
+WHERE run = ? AND node = ? AND attempt = ? AND token = ?
 -- name: update_work_settled
 UPDATE work SET status = ?, result = ?, error = ?, outcome = ?, finished = ?
 WHERE run = ? AND node = ? AND attempt = ? AND token = ?
@@ -99,6 +106,9 @@ DELETE FROM observations WHERE run = ? AND number = ?
 SELECT {runs} FROM runs WHERE id = ?
 -- name: runs_by_id
 SELECT {runs} FROM runs WHERE id IN (SELECT value FROM json_each(?))
+-- name: settled_runs
+SELECT {runs} FROM runs WHERE id IN (SELECT value FROM json_each(?))
+  AND status IN ('completed', 'failed', 'cancelled', 'paused')
 -- name: get_work
 SELECT {work} FROM work WHERE run = ? AND node = ? AND attempt = ?
 -- name: get_history
@@ -156,6 +166,11 @@ SELECT {events} FROM events WHERE id = ?
 SELECT {events} FROM events WHERE status <> 'queued' AND status = 'dead' ORDER BY at, id LIMIT ?
 -- name: DueWork
 SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND gate < 2 AND due <= ?) LIMIT ?
+-- name: DelayedWork
+-- work_delayed
+SELECT {work} FROM work WHERE status = 'ready' AND gate = 1 AND (due, run, node) > (?, ?, ?) ORDER BY due, run, node LIMIT ?
+-- name: HistoryPage
+SELECT {history} FROM history WHERE run = ? AND sequence > ? ORDER BY sequence LIMIT ?
 -- name: ChildrenOf
 -- runs_by_parent
 SELECT {runs} FROM runs WHERE parent = ? ORDER BY id
@@ -293,6 +308,15 @@ GROUP BY before, type, after ORDER BY before, type, after
 SELECT kind, name, count(*), min(run) FROM work WHERE workflow = ? AND status IN ('blocked', 'ready', 'leased')
 GROUP BY kind, name ORDER BY kind, name
 
+-- name: marks
+-- runs_open, runs_ended and the primary key. Work that was begun is counted of the runs that somebody looks at, no others.
+SELECT * FROM (SELECT r.id, r.workflow, r.model, r.status, r.version, -1
+  FROM runs r WHERE r.finished IS NULL LIMIT ?1) open_runs
+UNION ALL SELECT * FROM (SELECT r.id, r.workflow, r.model, r.status, r.version, -1
+  FROM runs r WHERE r.finished >= ?2 ORDER BY r.finished DESC LIMIT ?3) ended_runs
+UNION ALL SELECT * FROM (SELECT r.id, r.workflow, r.model, r.status, r.version,
+  (SELECT COALESCE(sum(w.token), 0) FROM work w WHERE w.run = r.id AND w.status = 'leased')
+  FROM runs r WHERE r.id IN (SELECT value FROM json_each(?4))) watched_runs
 -- name: count_runs
 SELECT status, count(*) FROM runs GROUP BY status
 -- name: count_work

@@ -1,0 +1,70 @@
+"""What `hf.current()` gives to an attempt of a node.
+
+Every attempt of every node has one and most never look at it, so what it says is put together when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.authoring.context import Context, NodeInfo
+from holdfast.core.ids import idempotency_key
+
+if TYPE_CHECKING:
+    from holdfast.runtime.attempt import Attempt
+    from holdfast.runtime.invocation import Invocation
+
+
+class LeaseLost(Exception):
+    """This worker may not settle the item any more."""
+
+
+class AttemptContext(Context):
+    """The context of an attempt that is running here."""
+
+    __slots__ = ("_attempt", "_beat", "_name")
+
+    def __init__(
+        self, attempt: Attempt, invocation: Invocation, worker: str, tx: Any, beat: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._attempt = attempt
+        self._name = invocation.name
+        self._beat = beat
+        self._tx = tx
+        self._function = self._logger = None
+        self._on_note = attempt.notes.append
+        self.worker = worker
+        self.workflow = invocation.instance
+
+    @property
+    def run_id(self) -> str:  # type: ignore[override]  # read-only here
+        return self._attempt.work.run
+
+    @property
+    def workflow_name(self) -> str:  # type: ignore[override]
+        return self._attempt.work.workflow
+
+    @property
+    def node(self) -> NodeInfo:  # type: ignore[override]
+        work = self._attempt.work
+        return NodeInfo(id=work.node, name=self._name, attempt=work.attempt)
+
+    @property
+    def idempotency_key(self) -> str:  # type: ignore[override]
+        work = self._attempt.work
+        return idempotency_key(work.workflow, work.run, work.node)
+
+    @property
+    def cancelled(self) -> bool:
+        return self._attempt.stop_requested
+
+    async def heartbeat(self) -> None:
+        if self._tx is None:  # a transaction may hold the store's one writer, which a heartbeat would wait for
+            await self._beat()
+        if self._attempt.stop_requested:
+            work = self._attempt.work
+            raise LeaseLost(
+                f"node {work.node} of {work.workflow} (run {work.run}, attempt {work.attempt}) lost its lease or its "
+                "run was cancelled: stop here"
+            )
