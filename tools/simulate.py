@@ -30,35 +30,38 @@ def main() -> int:
     began = time.monotonic()
     totals: Counter[str] = Counter()
     failures = 0
-    for verdict in _verdicts(first, last, options.store, options.processes, options.trace):
+    for verdict in _verdicts(first, last, options):
         totals += Counter(runs=verdict.runs, commits=verdict.commits, **{"virtual seconds": int(verdict.seconds)})
         totals["faults"] += sum(verdict.met.values())
         if verdict.broken:
             failures += 1
-            _tell(verdict)
+            _tell(verdict, " ARGS=--late" if options.late else "")
         elif last - first == 1:
             sys.stdout.write("\n".join([*verdict.trace, f"seed {first}, {verdict.store}: sound, {verdict.digest}\n"]))
     seconds, count = time.monotonic() - began, last - first
     told = ", ".join(f"{value:,} {name}" for name, value in totals.items())
     sys.stdout.write(f"{count:,} seeds in {seconds:.0f} s, {failures} broken: {told}\n")
-    if count > 1:
+    if count > 1 and not options.late:
         more = {name.replace(" ", "_"): value for name, value in totals.items()}
         append("simulation", count=count, failures=failures, seconds=seconds, seeds=f"{first}:{last}", more=more)
     return 1 if failures else 0
 
 
-def _tell(verdict: Verdict) -> None:
+def _tell(verdict: Verdict, more: str) -> None:
     lines = [
         *verdict.trace,
         f"seed {verdict.seed} on {verdict.store} ({verdict.faults}): {verdict.broken}",
-        f"    make simulate SEEDS={verdict.seed}",
+        f"    make simulate SEEDS={verdict.seed}{more}",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
 
 
-def _verdicts(first: int, last: int, store: str | None, processes: int, trace: bool) -> Iterator[Verdict]:
-    slices = [(at, min(at + SLICE, last), store, trace) for at in range(first, last, SLICE)]
+def _verdicts(first: int, last: int, options: argparse.Namespace) -> Iterator[Verdict]:
+    processes = options.processes
+    slices = [
+        (at, min(at + SLICE, last), options.store, options.trace, options.late) for at in range(first, last, SLICE)
+    ]
     if processes < 2 or len(slices) < 2:
         for each in slices:
             yield from _slice(each)
@@ -68,9 +71,9 @@ def _verdicts(first: int, last: int, store: str | None, processes: int, trace: b
             yield from verdicts
 
 
-def _slice(order: tuple[int, int, str | None, bool]) -> list[Verdict]:
-    first, last, store, trace = order
-    return list(simulate_all(range(first, last), store=store, trace=trace))
+def _slice(order: tuple[int, int, str | None, bool, bool]) -> list[Verdict]:
+    first, last, store, trace, late = order
+    return list(simulate_all(range(first, last), store=store, trace=trace, late=late))
 
 
 def _options() -> argparse.Namespace:
@@ -79,6 +82,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--store", choices=("memory", "sqlite"), help="instead of one seed in ten on SQLite")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--trace", action="store_true", help="print every commit, claim and action")
+    parser.add_argument("--late", action="store_true", help="a slow store, functions that are cancelled, no deaths")
     return parser.parse_args()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from holdfast.core import failpoints
@@ -20,6 +23,8 @@ RARE = [
     ("cancel", "cancel.recorded"),
     ("projection", "projection.before_commit"),
     ("projection", "projection.after_commit"),
+    ("migration", "migrate.before"),
+    ("migration", "migrate.between"),
     ("migration", "migrate.after"),
     ("prune", "prune.between"),
     ("shutdown", "release.before"),
@@ -36,6 +41,25 @@ def test_every_failpoint_is_reached_by_a_scenario(grounds: Grounds) -> None:
     assert set(lives[-1].hits) >= ONLY_IN_RECOVERY
     reached |= set(Stage(SCENARIOS["fan"], grounds.postgres, grounds.folder).record())
     assert failpoints.NAMES - reached == set()
+
+
+def test_every_failpoint_of_the_code_is_registered_and_every_registered_one_is_in_the_code() -> None:
+    """One that is only registered is reached by nobody, one that is not is an error where it is reached."""
+    sources = Path(failpoints.__file__).parents[1]
+    named = {
+        name
+        for file in sources.rglob("*.py")
+        if file != Path(failpoints.__file__)
+        for name in re.findall(r'failpoints\.(?:hit|reach)\("([^"]+)"\)', file.read_text(encoding="utf-8"))
+    }
+    assert named == failpoints.NAMES
+
+
+@pytest.mark.parametrize("name", sorted(ONLY_POSTGRESQL))
+def test_g1_g9_k11_a_crash_around_an_announcement(grounds: Grounds, name: str) -> None:
+    """G1, G9, K11: what was committed and announced to nobody is found by who looks."""
+    lives = Stage(SCENARIOS["fan"], grounds.postgres, grounds.folder).crash_at(Hit(name, 1))
+    assert [life.crashed for life in lives] == [True, False]
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])

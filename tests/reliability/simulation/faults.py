@@ -37,7 +37,7 @@ class Faults:
         return Faults(skew=self.skew)
 
 
-GENTLE = {"delay": 0.15, "deaf": 0.5, "forget": 0.02, "repeat": 0.15, "skew": 0.5}
+GENTLE = {"delay": 0.3, "deaf": 0.5, "forget": 0.02, "repeat": 0.15, "skew": 0.5}
 ROUGH = {
     "error_before": 0.06,
     "error_after": 0.06,
@@ -59,6 +59,13 @@ def faults_of(dice: random.Random) -> Faults:
         if rough and drawn < 0.5:
             chosen[name] = most * much
     return replace(Faults(), **chosen)
+
+
+def late_answers(dice: random.Random) -> Faults:
+    """Gentle faults only, and calls that often take long: whatever is executed twice then breaks G3."""
+    return Faults(
+        delay=0.3 * dice.random(), deaf=0.5 * dice.random(), repeat=0.1 * dice.random(), forget=0.02, skew=0.1
+    )
 
 
 def shown(faults: Faults) -> str:

@@ -75,7 +75,9 @@ class Functions(Basis):
             self.steps.append(["fail", self.label()])
         elif self.dice.random() < 0.2:
             self.steps.insert(self.dice.randrange(len(self.steps) + 1), ["continue"])
-        self.wish = "cancel" if self.dice.random() < 0.15 else ""
+        self.wish = "cancel" if self.dice.random() < (0.7 if world.late else 0.2) else ""
+        if self.wish and self.dice.random() < 0.6:
+            self.steps.insert(0, ["rollback", self.job(fails=0)])
         self.sent: dict[str, int] = {}
 
     def _script(self, length: int, depth: int) -> Script:

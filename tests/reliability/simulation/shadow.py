@@ -47,6 +47,7 @@ class Shadow:
         self.facts: dict[str, int] = {}
         self.touched: dict[str, int] = {}  # when a run was last written, or something of it claimed
         self.commits = 0
+        self._before: dict[str, str] = {}  # of the runs of this commit, the status that they had
 
     def on_commit(self, changes: Changes, now: int) -> None:
         self.commits += 1
@@ -54,6 +55,9 @@ class Shadow:
             must(run.id not in self.runs, "K8", f"run {run.id} was created twice")
             self.runs[run.id] = run
             self.touched[run.id] = now
+        self._before = {
+            run.id: self.runs[run.id].status for _, run in changes.updates.get(RUNS, ()) if run.id in self.runs
+        }
         for _, run in changes.updates.get(RUNS, ()):
             self._on_run(run)
             self.touched[run.id] = now
@@ -98,9 +102,12 @@ class Shadow:
         must(work.due <= now, "G6", f"{key} began {(work.due - now) / 1e6:.6f} s early")
         if work.kind not in SETTLES_AFTER_END:
             must(run.status not in (*FINAL, FAILED), "G7", f"{key} was leased in a run that is {run.status}")
-            must(run.status != PAUSED, "I11", f"{key} was leased in a run that is paused")
+            # What one batch leased and then paused was leased before the pause: only rows at its end are known here.
+            paused = run.status == PAUSED == self._before.get(run.id, PAUSED)
+            must(not paused, "I11", f"{key} was leased in a run that is paused")
 
     def on_claim(self, handed: Iterable[Handed], now: int) -> None:
+        self._before = {}
         for item in handed:
             key = WORK.key(item.work)
             before = self.work.get(key)

@@ -21,8 +21,11 @@ from holdfast.store.memory import MemoryStore
 from holdfast.testing import engine_in_memory
 from tests.reliability.simulation.actions import Job, act, enter
 from tests.reliability.simulation.faults import Faults
+from tests.reliability.simulation.ledger import Broken
+from tests.reliability.simulation.shadow import Shadow
 from tests.reliability.simulation.simulate import undisturbed
 from tests.reliability.simulation.world import World
+from tests.support.stores import change
 
 IDLE_SECONDS = 20.0
 WAKES_A_SECOND = 15  # of a worker with nothing to do: claims, heartbeats, sweeps and projections
@@ -234,3 +237,20 @@ def _count(prepare: Callable[[World], Awaitable[None]]) -> float:
     enter(None)
     assert counted[1] > counted[0] + IDLE_SECONDS, "nobody was awake at all"
     return (counted[1] - counted[0]) / IDLE_SECONDS
+
+
+def test_i11_the_second_look_sees_a_lease_in_a_paused_run_and_lets_a_lease_before_the_pause_pass() -> None:
+    """Seed 18563. One batch handed a node over and then paused its run: what was wrong was the look at it."""
+    run = Run("r", "w", "dag", status="running", version=1)
+    paused = replace(run, status="paused", version=2)
+    work = Work(run="r", node="n", attempt=1, workflow="w", status=READY)
+    leased = replace(work, status=LEASED, token=1, worker="me")
+    together, apart = Shadow(), Shadow()
+    for shadow in (together, apart):
+        shadow.on_commit(change(insert=(run, work)), now=1)
+    together.on_commit(change(update=((run, paused), (work, leased))), now=2)
+    apart.on_commit(change(update=((run, paused),)), now=2)
+    with pytest.raises(Broken, match="I11"):
+        apart.on_commit(change(update=((paused, replace(paused, version=3)), (work, leased))), now=3)
+    with pytest.raises(Broken, match="I11"):
+        apart.on_commit(change(update=((work, leased),)), now=3)

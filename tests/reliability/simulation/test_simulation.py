@@ -16,6 +16,7 @@ from tests.reliability.simulation.simulate import simulate, simulate_all
 
 SEEDS = 2_000
 SLICES = 10
+LATE_SEEDS = 400
 
 
 @pytest.mark.parametrize("number", range(SLICES))
@@ -24,6 +25,16 @@ def test_g9_no_seed_breaks_a_promise_while_faults_last_or_leaves_anything_stuck_
     broken = [
         f"{verdict.broken}\n    make simulate SEEDS={verdict.seed}"
         for verdict in simulate_all(range(first, first + SEEDS // SLICES))
+        if verdict.broken
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def test_g3_answers_that_come_late_make_nothing_run_twice() -> None:
+    """Functions that are cancelled and roll back, while the store is slow and nobody dies."""
+    broken = [
+        f"{verdict.broken}\n    make simulate SEEDS={verdict.seed} ARGS=--late"
+        for verdict in simulate_all(range(LATE_SEEDS), late=True)
         if verdict.broken
     ]
     assert not broken, "\n".join(broken)

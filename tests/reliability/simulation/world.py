@@ -15,7 +15,7 @@ from holdfast.core.rows import RUNS, WORK
 from holdfast.core.view import Changes
 from holdfast.runtime.system import InlineExecutor
 from holdfast.store.memory import MemoryStore
-from tests.reliability.simulation.faults import LEASE_SECONDS, Faults, faults_of
+from tests.reliability.simulation.faults import LEASE_SECONDS, Faults, faults_of, late_answers
 from tests.reliability.simulation.host import Host, SkewedClock
 from tests.reliability.simulation.ledger import Broken, Ledger, must
 from tests.reliability.simulation.loop import Lane, SimulatedLoop
@@ -36,11 +36,14 @@ class Unanswered(Exception):
 class World:
     """Everything of one seed."""
 
-    def __init__(self, seed: int, *, file: Path | None = None, faults: Faults | None = None) -> None:
+    def __init__(
+        self, seed: int, *, file: Path | None = None, faults: Faults | None = None, late: bool = False
+    ) -> None:
         self.seed = seed
+        self.late = late  # answers are, and functions are cancelled and roll back
         self.dice = random.Random(f"world {seed}")
         self.loop = SimulatedLoop(random.Random(f"loop {seed}"))
-        drawn = faults_of(self.dice)
+        drawn = late_answers(self.dice) if late else faults_of(self.dice)
         self.faults = drawn if faults is None else faults
         self.stormy = self.faults
         self.start_us = START_US

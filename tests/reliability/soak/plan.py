@@ -10,13 +10,21 @@ LEASE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One soak. The numbers are what is aimed at; the report says what was reached."""
+    """One soak. The numbers are what is aimed at; the report says what was reached.
+
+    A busy machine gets through less of it in the time: the storm goes on until what is enough has happened, or until
+    `limit_seconds` have passed.
+    """
 
     seed: int
     seconds: float = 60.0
     kills: int = 22
     restarts: int = 5
     cuts: int = 300
+    enough_kills: int = 20
+    enough_restarts: int = 5
+    enough_cuts: int = 200
+    limit_seconds: float = 180.0
     stops: int = 4
     fillings: int = 1
     workers: int = 3
@@ -32,6 +40,10 @@ class Plan:
             kills=round(10 * minutes),
             restarts=round(2 * minutes),
             cuts=round(200 * minutes),
+            enough_kills=round(500 / 60 * minutes),
+            enough_restarts=round(100 / 60 * minutes),
+            enough_cuts=round(10_000 / 60 * minutes),
+            limit_seconds=90 * minutes + 120,
             stops=round(4 * minutes),
             fillings=max(1, round(minutes / 2)),
             clients=40,

@@ -168,7 +168,8 @@ async def serve(order: Order) -> None:
     print("listening", flush=True)
     await lines.readline()  # the storm begins when we are told
     raging = asyncio.ensure_future(proxy.storm())
-    await lines.readline()
+    while (await lines.readline()).strip():  # an empty line ends it, any other asks how it goes
+        print(msgspec.json.encode(dict(proxy.did)).decode(), flush=True)
     raging.cancel()
     proxy.calm()
     print(msgspec.json.encode(dict(proxy.did)).decode(), flush=True)

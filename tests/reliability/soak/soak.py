@@ -19,7 +19,7 @@ from tests.reliability.simulation.ledger import must
 from tests.reliability.soak import app, audit, journal
 from tests.reliability.soak.plan import Plan
 from tests.reliability.soak.programs import KINDS, Books, Program
-from tests.reliability.soak.storm import CONCURRENCY, SETTINGS, Network, Storm, journal_of
+from tests.reliability.soak.storm import CONCURRENCY, SETTINGS, Network, Storm, cuts_of, journal_of
 from tests.reliability.soak.surroundings import small_disk
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Report:
 
     @property
     def cuts(self) -> int:
-        return sum(self.did[kind] for kind in ("cut", "unsent", "unknown", "untold"))
+        return cuts_of(self.did)
 
     def __str__(self) -> str:
         done = ", ".join(f"{name} {count}" for name, count in sorted(self.did.items()))
@@ -108,7 +108,7 @@ async def _weather(report: Report, storm: Storm, network: Network, direct: str, 
     numbers = range(report.plan.clients)
     makers = [asyncio.create_task(_one_client(client, each, raging, report.plan, programs)) for each in numbers]
     network.rage()
-    await storm.rage()
+    await storm.rage(network.cuts)
     report.did.update(await asyncio.to_thread(network.calm))
     raging.clear()
     async with hf.Engine(direct, registry=app.registry, **SETTINGS) as engine:

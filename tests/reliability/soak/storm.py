@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ SKEWS = (0.0, 3600.0, -3600.0)
 FULL_SECONDS = 1.5
 
 
+def cuts_of(did: Mapping[str, int]) -> int:
+    """Connections that were cut, in whatever way."""
+    return sum(did.get(kind, 0) for kind in ("cut", "unsent", "unknown", "untold"))
+
+
 class Network:
     """The proxy, in a process of its own, so that it is as fast as it can be."""
 
@@ -60,6 +66,11 @@ class Network:
     def rage(self) -> None:
         self._tell()
 
+    def cuts(self) -> int:
+        """How many there were so far."""
+        self._tell(b"how many")
+        return cuts_of(json.loads(self._read()))
+
     def calm(self) -> dict[str, int]:
         """End the storm; what was done in it."""
         self._tell()
@@ -77,9 +88,9 @@ class Network:
         self._process.wait()
         self._folder.cleanup()
 
-    def _tell(self) -> None:
+    def _tell(self, what: bytes = b"") -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(b"\n")
+        self._process.stdin.write(what + b"\n")
         self._process.stdin.flush()
 
     def _read(self) -> bytes:
@@ -147,7 +158,7 @@ class Storm:
 
     # -- the storm
 
-    async def rage(self) -> None:
+    async def rage(self, cuts_so_far: Callable[[], int]) -> None:
         began = time.monotonic()
         for at, what in self.plan.schedule():
             while (left := began + at - time.monotonic()) > 0:
@@ -156,6 +167,15 @@ class Storm:
             await getattr(self, f"_{what}")()
         await asyncio.sleep(max(0.0, began + self.plan.seconds - time.monotonic()))
         self.replace_the_dead()
+        while time.monotonic() < began + self.plan.limit_seconds:
+            if self.did["kills"] < self.plan.enough_kills:
+                await self._kill()
+            elif self.did["server restarts"] < self.plan.enough_restarts:
+                await self._restart()
+            elif await asyncio.to_thread(cuts_so_far) >= self.plan.enough_cuts:
+                return
+            await asyncio.sleep(1.0)
+            self.replace_the_dead()
 
     async def _kill(self) -> None:
         up = [worker for worker in self._workers if worker.poll() is None and worker.pid not in self._standing_still]

@@ -16,7 +16,7 @@ from tests.support.postgres import EXTERNAL_URL_VARIABLE, external_url
 SEED_VARIABLE, SECONDS_VARIABLE = "SOAK_SEED", "SOAK_SECONDS"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(420)
 @pytest.mark.skipif(external_url() is not None, reason=f"{EXTERNAL_URL_VARIABLE} is set, and this needs its own server")
 def test_g1_g2_g3_g9_g10_a_minute_of_kills_restarts_and_cuts_loses_nothing() -> None:
     """All models under load: what clients were told and what was done outside is what is stored, once, and all ends."""
@@ -25,10 +25,9 @@ def test_g1_g2_g3_g9_g10_a_minute_of_kills_restarts_and_cuts_loses_nothing() -> 
     print(report)
     print(f"repeat with: {SEED_VARIABLE}={plan.seed} pytest {__file__} -k a_minute_of_kills")
     assert not report.broken, str(report)
-    # The plan asks for 20 kills, 5 restarts and 200 cuts at least; a busy machine gets through less of it in a minute.
-    assert report.did["kills"] >= 10
-    assert report.did["server restarts"] >= 3
-    assert report.cuts >= 100
+    assert report.did["kills"] >= 20
+    assert report.did["server restarts"] >= 5
+    assert report.cuts >= 200
     assert report.runs >= 100, "too little work to show anything"
 
 
