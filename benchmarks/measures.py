@@ -11,6 +11,7 @@ BATCHED = Measure(name="limit", what="100 completions a commit, without an engin
 
 W1 = Measure(
     name="W1",
+    quantity="W1 step_ms",
     what="one run of 100 steps, a step",
     unit="ms",
     limit="one_commit",
@@ -18,6 +19,7 @@ W1 = Measure(
 )
 W1_FUNCTION = Measure(
     name="W1",
+    quantity="W1 step_ms",
     what="one function of 100 steps, a step",
     unit="ms",
     limit="one_commit",
@@ -25,6 +27,7 @@ W1_FUNCTION = Measure(
 )
 W1_FLOW = Measure(
     name="W1",
+    quantity="W1 step_ms",
     what="one flow of 100 steps, a step",
     unit="ms",
     limit="one_commit",
@@ -35,6 +38,7 @@ W1_FUNCTION_CPU = Measure(name="W1", what="one function of 100 steps, a step, pr
 W1_FLOW_CPU = Measure(name="W1", what="one flow of 100 steps, a step, processor", unit="ms")
 W2 = Measure(
     name="W2",
+    quantity="W2 steps_per_second",
     what="runs of 3 steps, all submitted at once",
     unit="steps/s",
     more_is_better=True,
@@ -43,6 +47,7 @@ W2 = Measure(
 )
 W2_FUNCTIONS = Measure(
     name="W2",
+    quantity="W2 steps_per_second",
     what="functions of 3 steps, all submitted at once",
     unit="steps/s",
     more_is_better=True,
@@ -51,6 +56,7 @@ W2_FUNCTIONS = Measure(
 )
 W2_FLOWS = Measure(
     name="W2",
+    quantity="W2 steps_per_second",
     what="flows of 3 steps, all submitted at once",
     unit="steps/s",
     more_is_better=True,
@@ -62,6 +68,7 @@ W2_FUNCTIONS_CPU = Measure(name="W2", what="functions of 3 steps, a step, proces
 W2_FLOWS_CPU = Measure(name="W2", what="flows of 3 steps, a step, processor", unit="ms")
 W3_FEW = Measure(
     name="W3",
+    quantity="W3 seconds",
     what="1,000 parallel steps and an aggregate",
     unit="s",
     targets={POSTGRES: 0.12, SQLITE: 0.1},
@@ -72,10 +79,13 @@ W3_MANY = Measure(
     unit="s",
     targets={POSTGRES: 1.2, SQLITE: 1.0},
 )
-W3_FLOW_FEW = Measure(name="W3", what="a flow's spread of 1,000", unit="s", targets={POSTGRES: 0.12, SQLITE: 0.1})
+W3_FLOW_FEW = Measure(
+    name="W3", quantity="W3 seconds", what="a flow's spread of 1,000", unit="s", targets={POSTGRES: 0.12, SQLITE: 0.1}
+)
 W3_FLOW_MANY = Measure(name="W3", what="a flow's spread of 10,000", unit="s", targets={POSTGRES: 1.2, SQLITE: 1.0})
 W4_HERE_P50 = Measure(
     name="W4",
+    quantity="W4 p50",
     what="start to result, same process, p50",
     unit="ms",
     limit="one_commit",
@@ -83,7 +93,11 @@ W4_HERE_P50 = Measure(
     targets={POSTGRES: 2.0, SQLITE: 1.5},
 )
 W4_HERE_P99 = Measure(
-    name="W4", what="start to result, same process, p99", unit="ms", targets={POSTGRES: 5.0, SQLITE: 4.0}
+    name="W4",
+    quantity="W4 p99",
+    what="start to result, same process, p99",
+    unit="ms",
+    targets={POSTGRES: 5.0, SQLITE: 4.0},
 )
 W4_OTHER_P50 = Measure(
     name="W4",
@@ -96,9 +110,27 @@ W4_OTHER_P50 = Measure(
 W4_OTHER_P99 = Measure(
     name="W4", what="start to result, other process, p99", unit="ms", targets={POSTGRES: 5.0, SQLITE: 4.0}
 )
-W5 = Measure(name="W5", what="runs waiting, events sent, all finished", unit="s", targets={POSTGRES: 0.3, SQLITE: 0.25})
-W6_P50 = Measure(name="W6", what="runs sleeping 1 s, lateness p50", unit="ms", targets={POSTGRES: 5.0, SQLITE: 5.0})
-W6_P99 = Measure(name="W6", what="runs sleeping 1 s, lateness p99", unit="ms", targets={POSTGRES: 20.0, SQLITE: 20.0})
+W5 = Measure(
+    name="W5",
+    quantity="W5 seconds",
+    what="runs waiting, events sent, all finished",
+    unit="s",
+    targets={POSTGRES: 0.3, SQLITE: 0.25},
+)
+W6_P50 = Measure(
+    name="W6",
+    quantity="W6 p50",
+    what="runs sleeping 1 s, lateness p50",
+    unit="ms",
+    targets={POSTGRES: 5.0, SQLITE: 5.0},
+)
+W6_P99 = Measure(
+    name="W6",
+    quantity="W6 p99",
+    what="runs sleeping 1 s, lateness p99",
+    unit="ms",
+    targets={POSTGRES: 20.0, SQLITE: 20.0},
+)
 W7_STEP = Measure(name="W7", what="one long run, a step", unit="ms", limit="one_commit")
 W7_GROWTH = Measure(
     name="W7", what="a step of a long run to one of a tenth", unit="x", targets={POSTGRES: 1.3, SQLITE: 1.3}
@@ -178,6 +210,7 @@ CROWD_WEIGHT = Measure(
 )
 W8_CHAIN = Measure(
     name="W8",
+    quantity="W8 chain_ms",
     what="a graph of 100 nodes in a chain, a step",
     unit="ms",
     limit="one_commit",
@@ -185,31 +218,38 @@ W8_CHAIN = Measure(
 )
 W8_CHAIN_CPU = Measure(name="W8", what="a graph of 100 nodes in a chain, a step, processor", unit="ms")
 W8_WIDE = Measure(
-    name="W8", what="a graph with a step of 100 nodes, a run", unit="ms", targets={POSTGRES: 15, SQLITE: 12}
+    name="W8",
+    quantity="W8 wide_ms",
+    what="a graph with a step of 100 nodes, a run",
+    unit="ms",
+    targets={POSTGRES: 15, SQLITE: 12},
 )
-W8_STORED = Measure(name="W8", what="stored for 1,000 steps with a state of 100 kB", unit="MB")
-LANGGRAPH_CHAIN = Measure(name="W8", what="LangGraph, chain, a step", unit="ms")
-LANGGRAPH_CHAIN_SYNC = Measure(name="W8", what="LangGraph, chain, a step that waits for its checkpoint", unit="ms")
-LANGGRAPH_WIDE = Measure(name="W8", what="LangGraph, a step of 100 nodes, a run", unit="ms")
-LANGGRAPH_WIDE_SYNC = Measure(name="W8", what="LangGraph, the same, waiting for checkpoints", unit="ms")
-LANGGRAPH_STORED = Measure(name="W8", what="LangGraph, stored for 1,000 steps with 100 kB", unit="MB")
-TO_LANGGRAPH_CHAIN = Measure(
-    name="W8", what="chain: LangGraph to ours", unit="x", more_is_better=True, targets={POSTGRES: 2, SQLITE: 2}
+W8_STORED = Measure(name="W8", quantity="W8 stored_mb", what="stored for 1,000 steps with a state of 100 kB", unit="MB")
+W9_IMPORT = Measure(
+    name="W9",
+    quantity="W9 import_ms",
+    what="import, with the driver",
+    unit="ms",
+    targets={POSTGRES: 130.0, SQLITE: 90.0},
 )
-TO_LANGGRAPH_CHAIN_SYNC = Measure(name="W8", what="chain: LangGraph, waiting, to ours", unit="x", more_is_better=True)
-TO_LANGGRAPH_WIDE = Measure(
-    name="W8", what="wide: LangGraph to ours", unit="x", more_is_better=True, targets={POSTGRES: 2, SQLITE: 2}
+W9_FIRST = Measure(
+    name="W9",
+    quantity="W9 first_seconds",
+    what="process start to first result",
+    unit="s",
+    targets={POSTGRES: 0.35, SQLITE: 0.25},
 )
-TO_LANGGRAPH_WIDE_SYNC = Measure(name="W8", what="wide: LangGraph, waiting, to ours", unit="x", more_is_better=True)
-TO_LANGGRAPH_STORED = Measure(
-    name="W8", what="stored: LangGraph to ours", unit="x", more_is_better=True, targets={POSTGRES: 10, SQLITE: 10}
+W9_MEMORY = Measure(
+    name="W9", quantity="W9 megabytes", what="memory when idle", unit="MB", targets={POSTGRES: 40.0, SQLITE: 32.0}
 )
-W9_IMPORT = Measure(name="W9", what="import, with the driver", unit="ms", targets={POSTGRES: 130.0, SQLITE: 90.0})
-W9_FIRST = Measure(name="W9", what="process start to first result", unit="s", targets={POSTGRES: 0.35, SQLITE: 0.25})
-W9_MEMORY = Measure(name="W9", what="memory when idle", unit="MB", targets={POSTGRES: 40.0, SQLITE: 32.0})
 W9_PYTHON = Measure(name="W9", what="python -c pass, for comparison", unit="s")
 
 # What the bare database did where the targets were set. A slower machine is allowed to be slower by as much.
 REFERENCE_ONE_COMMIT_MS = {POSTGRES: 0.28, SQLITE: 0.13}
 REFERENCE_BATCHED = {POSTGRES: 36_000.0, SQLITE: 76_000.0}
 REFERENCE_COMPUTING_MS = 10.4
+
+
+def by_key() -> dict[str, Measure]:
+    """Every measure by the name that it has in this file; cells and reports name them so."""
+    return {key: value for key, value in globals().items() if isinstance(value, Measure)}

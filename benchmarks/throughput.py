@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import holdfast as hf
 from benchmarks.chains import chain_of
@@ -57,9 +57,9 @@ class Cost:
 
 
 @asynccontextmanager
-async def working_engine(url: str, registry: Registry) -> AsyncIterator[hf.Engine]:
-    """An engine with one worker in this process, at its defaults."""
-    async with hf.Engine(url, registry=registry) as engine, engine.worker():
+async def working_engine(url: str, registry: Registry, **settings: Any) -> AsyncIterator[hf.Engine]:
+    """An engine with one worker in this process, at its defaults but for what is given."""
+    async with hf.Engine(url, registry=registry, **settings) as engine, engine.worker():
         yield engine
 
 

@@ -2,7 +2,7 @@
 
     python langgraph_program.py URL chain|wide|talk|setup sync|async sync|async SIZE
 
-The first of the two is the durability, the second the interface. Prints {"ms": …}: of a step, or of a run.
+The first of the two is the durability, the second the interface. Prints {"values": {"ms": …}}: of a step, or of a run.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def main() -> None:
     else:
         taken = run_here(url, graph, state, durability, times)
     seconds = statistics.median(taken[WARM_UP:] or taken)
-    print(json.dumps({"ms": seconds * 1000 / (int(size) if workload == "chain" else 1)}))
+    print(json.dumps({"values": {"ms": seconds * 1000 / (int(size) if workload == "chain" else 1)}}))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ def allowed(target: float) -> float:
     return FACTOR * target * slower_than(REFERENCE_PYTHON_SECONDS, min(bare_python_seconds() for _ in range(3)))
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("store", [m.SQLITE, m.POSTGRES])
 def test_the_import_is_quick(store: str) -> None:
     """W9: with everything that a program with an engine needs, and the driver of its store."""
@@ -30,6 +31,7 @@ def test_the_import_is_quick(store: str) -> None:
     )
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("store", [m.SQLITE, m.POSTGRES])
 def test_the_first_result_comes_soon_after_the_process_starts(store: str, request: pytest.FixtureRequest) -> None:
     """W9: interpreter, import, schema, worker, run, result; on an empty database."""

@@ -1,0 +1,45 @@
+"""What every peer's program shares; it runs in the peer's environment, so it imports nothing but the standard library.
+
+A program is called as `python X_program.py URL WORKLOAD COUNT` and says what it measured in one line of JSON. COUNT is
+the number of steps (W1), runs (W2, W5, W6), parallel steps (W3) or samples (W4). The workload `first` is W9's: one
+result, and then idleness until the input is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+WARM_UP_PART = 10  # of the count; ours are warm too when they are measured
+
+
+def arguments() -> tuple[str, str, int]:
+    url, workload, count = sys.argv[1:4]
+    return url, workload, int(count)
+
+
+def tell(**values: float) -> None:
+    print(json.dumps({"values": values}), flush=True)
+
+
+def tell_latencies(taken_ms: list[float]) -> None:
+    late = statistics.quantiles(taken_ms, n=100)[98] if len(taken_ms) > 1 else taken_ms[0]
+    tell(p50=statistics.median(taken_ms), p99=late)
+
+
+def greet_and_idle() -> None:
+    """The first result of W9: the runner takes the time of the line and then weighs the process."""
+    print("Hello, world!", flush=True)
+    sys.stdin.read()
+
+
+def seconds_since(started: float) -> float:
+    return time.perf_counter() - started
+
+
+def refuse(workload: str, known: dict[str, Callable[..., object]]) -> None:
+    if workload not in known:
+        raise SystemExit(f"this peer has no {workload}; it has {', '.join(sorted(known))}")
