@@ -75,6 +75,10 @@ ELSEWHERE = {
     "query",
     "check",
     "replay",
+    "watch",
+    "watch RUN",
+    "ui",
+    "dev",
 }
 """Made up of more than one step, and checked where those steps are."""
 

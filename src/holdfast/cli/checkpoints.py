@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,12 +16,9 @@ from holdfast.cli.failures import note
 from holdfast.cli.finding import find_run
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
 from holdfast.cli.output import Cell, on_terminal, one_line, print_facts, print_heading, print_json, print_table, say
-from holdfast.cli.times import moment_of
+from holdfast.documents.checkpoints import steps_of
 
 if TYPE_CHECKING:
-    from holdfast.core.rows import Run
-    from holdfast.core.state_items import Item
-    from holdfast.engine import Engine
     from holdfast.graph_documents import Checkpoint, RecordedIO, WorkItem
 
 LISTED: Final = 50
@@ -60,39 +57,6 @@ async def checkpoints(options: Options, run: str, step: int | None, label: str |
         print_json({"run": row.id, "workflow": row.workflow, "status": row.status, "checkpoints": steps})
     else:
         print_steps(steps, every)
-
-
-async def steps_of(engine: Engine, row: Run) -> list[dict[str, Any]]:
-    """A line for every checkpoint that is kept: what ran, and which fields it changed; no states."""
-    from holdfast.core.queries import RecordedOf
-    from holdfast.core.state_items import step_of
-    from holdfast.graph_steps import GraphWithoutCode, Step, changed_fields, each_step
-
-    calls = Counter(step_of(call.node) for call in await engine.store.rows(RecordedOf(row.id)))
-    lines: list[dict[str, Any]] = []
-    before: Step | None = None
-    async for step in each_step(engine.store, row, GraphWithoutCode(engine.codecs)):
-        known = before is not None and before.row.step == step.row.step - 1
-        ran = before.frontier if before is not None and known else ()
-        changed = changed_fields(before.fields, step.fields) if before is not None and known else tuple(step.fields)
-        lines.append(
-            {
-                "step": step.row.step,
-                "at": moment_of(step.row.at),
-                "ran": _ran(ran, step.row.step),
-                "labels": list(step.labels),
-                "changed": list(changed),
-                "calls": calls[step.row.step],
-                "state_digest": step.row.digest,
-                "key": step.row.key,
-            }
-        )
-        before = step
-    return lines
-
-
-def _ran(items: Iterable[Item], step: int) -> list[str]:
-    return [item.address(step) for item in items]
 
 
 def print_steps(steps: Sequence[dict[str, Any]], every: bool, option: str = "--all") -> None:

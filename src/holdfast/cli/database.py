@@ -11,7 +11,8 @@ import click
 from holdfast.cli.failures import FAILED, OK
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
 from holdfast.cli.output import Cell, print_facts, print_heading, print_json, print_table, progress, say, shown_state
-from holdfast.cli.times import moment_of, read_age, shown_seconds
+from holdfast.cli.times import read_age, shown_seconds
+from holdfast.documents.times import moment_of
 
 if TYPE_CHECKING:
     from holdfast.store.contract import StoreStats, WorkerRow

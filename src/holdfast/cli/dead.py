@@ -11,7 +11,7 @@ from holdfast.cli.finding import find_run
 from holdfast.cli.operate import report_change
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
 from holdfast.cli.output import Cell, on_terminal, paragraph, print_json, print_table, say
-from holdfast.cli.times import moment_of
+from holdfast.documents.times import moment_of
 
 if TYPE_CHECKING:
     from holdfast.core.rows import Run
@@ -104,9 +104,9 @@ async def _names(engine: Engine, letters: list[DeadLetter]) -> dict[tuple[str, s
 
 async def _name_instances(engine: Engine, items: list[dict[str, Any]], letters: list[DeadLetter]) -> None:
     """Of what belongs to an instance of a decider: whose it is, and which type of effect or input."""
-    from holdfast.cli.instance_document import plain, type_of
     from holdfast.core.decider_operations import DECIDER, INPUT_EVENT
     from holdfast.core.rows import Event
+    from holdfast.documents.instance import plain, type_of
 
     owners = {row.id: row for row in await engine.store.runs(list({item["run"] for item in items if item["run"]}))}
     for item, letter in zip(items, letters, strict=True):

@@ -94,7 +94,8 @@ def _is_decider(target: str) -> bool:
 
 def _of_decider(options: Options, target: str, style: str, observed: bool) -> None:
     from holdfast.cli.deciders import decider_class
-    from holdfast.cli.machines import check_format, declared_machine, print_machine
+    from holdfast.cli.machines import check_format, print_machine
+    from holdfast.documents.machines import declared_machine
 
     check_format(style)
     machine = None if observed else declared_machine(decider_class(target))
@@ -106,7 +107,8 @@ def _of_decider(options: Options, target: str, style: str, observed: bool) -> No
 
 @asynchronous
 async def _of_observed(options: Options, names: tuple[str, ...], style: str, undeclared: bool) -> None:
-    from holdfast.cli.machines import note_undeclared, nothing_observed, observed_machine, print_machine
+    from holdfast.cli.machines import note_undeclared, nothing_observed, print_machine
+    from holdfast.documents.machines import observed_machine
 
     async with opened(options) as engine:
         machine = await observed_machine(engine, names)
@@ -192,8 +194,9 @@ async def _of_run(options: Options, target: str, style: str, observed: bool) -> 
 
 async def _draw_machine(engine: Engine, target: str, style: str, observed: bool) -> bool:
     """Whether the target is an instance, or a decider whose code is not here but whose instances were observed."""
-    from holdfast.cli.machines import check_format, nothing_observed, observed_machine, print_machine, print_machine_of
+    from holdfast.cli.machines import check_format, nothing_observed, print_machine, print_machine_of
     from holdfast.core.decider_operations import DECIDER
+    from holdfast.documents.machines import observed_machine
     from holdfast.store.contract import FindRuns
 
     if await engine.store.find(FindRuns(workflow=target, model=DECIDER, limit=1)):

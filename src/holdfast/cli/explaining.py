@@ -27,7 +27,7 @@ async def explain(options: Options, run: str) -> None:
     """Say why a run is where it is, and what would move it."""
     async with opened(options) as engine:
         row = await find_run(engine, run)
-        explanation = _for_this_database(await engine.get(row.id).explain(), options)
+        explanation = for_this_database(await engine.get(row.id).explain(), options)
     if options.as_json:
         print_json(explanation)
         return
@@ -39,7 +39,7 @@ async def explain(options: Options, run: str) -> None:
         say(f"      {fix.command}", "running")  # never wrapped: it is to be copied
 
 
-def _for_this_database(explanation: Explanation, options: Options) -> Explanation:
+def for_this_database(explanation: Explanation, options: Options) -> Explanation:
     """With --url in every command if it was said here: without it they would look at another database."""
     from msgspec.structs import replace
 

@@ -16,10 +16,10 @@ import click
 from holdfast.cli.failures import FAILED, NOT_FOUND, OK, USAGE, Failure
 from holdfast.cli.finding import find_run
 from holdfast.cli.graph_arguments import update_of
-from holdfast.cli.history_words import about
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
 from holdfast.cli.output import print_json, say
 from holdfast.cli.start import note_missing_worker, print_started
+from holdfast.documents.history_words import about
 
 if TYPE_CHECKING:
     from holdfast.core.rows import Run

@@ -11,8 +11,9 @@ import click
 from holdfast.cli.failures import FAILED, USAGE, Failure, note
 from holdfast.cli.options import Options, asynchronous, common_options, opened, operator, pass_options
 from holdfast.cli.output import print_json, print_table, progress, say
-from holdfast.cli.times import moment_of, shown_moment
+from holdfast.cli.times import shown_moment
 from holdfast.core.stored import moment
+from holdfast.documents.times import moment_of
 
 if TYPE_CHECKING:
     from holdfast.core.rows import Hold

@@ -17,9 +17,9 @@ from holdfast.cli.start import note_missing_worker
 if TYPE_CHECKING:
     from holdfast.authoring.decider_code import RoutedInput
     from holdfast.authoring.deciders import Decider
-    from holdfast.cli.instance_document import EventShown
     from holdfast.core.decider_operations import Executed
     from holdfast.core.rows import Run
+    from holdfast.documents.instance import EventShown
     from holdfast.engine import Engine
 
 STDIN: Final = "-"
@@ -108,8 +108,8 @@ async def _execute(
 
 async def _new_events(engine: Engine, row: Run, done: Executed) -> list[EventShown]:
     """What the input added to the stream: the last event of the answer, and those before it of the same cause."""
-    from holdfast.cli.instance_document import event_shown
     from holdfast.core.queries import StreamAfter
+    from holdfast.documents.instance import event_shown
 
     if done.verdict != "applied":
         return []

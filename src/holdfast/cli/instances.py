@@ -13,8 +13,8 @@ from holdfast.cli.options import Options, asynchronous, common_options, load_app
 from holdfast.cli.output import on_terminal, print_facts, print_json, say
 
 if TYPE_CHECKING:
-    from holdfast.cli.instance_document import EventShown
     from holdfast.core.rows import Run
+    from holdfast.documents.instance import EventShown
     from holdfast.engine import Engine
 
 LOOK_SECONDS: Final = 0.5
@@ -35,8 +35,8 @@ async def state(options: Options, target: str, key: str | None, at: int | None) 
     DECIDER and ID, as `holdfast state order 17`, or RUN, as order/17. The decider's code makes the state of the
     events, so it has to be imported (--app); without it the last snapshot is shown, if there is one.
     """
-    from holdfast.cli.instance_document import state_of
     from holdfast.cli.show_instance import state_facts
+    from holdfast.documents.instance import state_of
 
     load_app(options)
     async with opened(options) as engine:
@@ -101,7 +101,7 @@ async def stream(options: Options, target: str, key: str | None, after: int, lim
         if follow:
             await _follow(options, engine, row, after)
             return
-        from holdfast.cli.instance_document import stream_pages
+        from holdfast.documents.instance import stream_pages
 
         events = [event async for page in stream_pages(engine, row, after, limit) for event in page]
     if options.as_json:
@@ -117,7 +117,7 @@ async def stream(options: Options, target: str, key: str | None, after: int, lim
 
 
 async def _follow(options: Options, engine: Engine, row: Run, after: int) -> None:
-    from holdfast.cli.instance_document import stream_pages
+    from holdfast.documents.instance import stream_pages
 
     while True:
         (now,) = await engine.store.runs([row.id]) or [row]  # before the events, so that the last ones are not missed

@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.failures import FAILED, USAGE, Failure, note
 from holdfast.cli.output import Cell, print_heading, print_json, print_table, say
+from holdfast.documents.machines import declared_machine, observed_machine
 
 if TYPE_CHECKING:
     from holdfast.authoring.state_machine import StateMachine
@@ -24,29 +25,6 @@ def check_format(style: str) -> None:
             hint=f"--format {', '.join(FORMATS[:-1])} or {FORMATS[-1]}; Graphviz makes pictures of dot",
             code=USAGE,
         )
-
-
-def declared_machine(decider: Any) -> StateMachine | None:
-    """What the author declares; None if that is nothing."""
-    declared: StateMachine = decider.state_machine()
-    return declared if declared.definition.transitions else None
-
-
-async def observed_machine(engine: Engine, names: tuple[str, ...]) -> StateMachine | None:
-    """What instances were seen to do, with counts; None if nothing was observed. No code is needed."""
-    from holdfast.authoring.state_machine import StateMachine
-
-    rows = [row for name in names for row in await engine.store.transitions(name)]
-    if not rows:
-        return None
-    code = engine.definitions.decider(names[0])
-    declared = None if code is None else code.definition.machine().definition
-    return StateMachine.observed(
-        [(before, given, after or "?", count) for before, given, after, count in rows],
-        name=names[0],
-        initial=None if declared is None else declared.initial,
-        terminals=() if declared is None else declared.terminals,
-    )
 
 
 def nothing_observed(name: str, *, undeclared: bool = False) -> Failure:
@@ -87,7 +65,7 @@ async def print_machine_of(engine: Engine, row: Run, style: str, *, observed: bo
         note_undeclared(row.workflow)
     status = None
     if code is not None and style == "ascii":
-        from holdfast.cli.instance_document import state_of
+        from holdfast.documents.instance import state_of
 
         status = (await state_of(engine, row)).status
     print_machine(machine, style, status)

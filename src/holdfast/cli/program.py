@@ -16,13 +16,16 @@ from holdfast.cli.options import Options, common_options
 # Every command and its home, in the order in which help shows them.
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Run": {
+        "dev": "holdfast.cli.dev",
         "worker": "holdfast.cli.work",
         "start": "holdfast.cli.start",
         "execute": "holdfast.cli.inputs",
     },
     "Look": {
+        "ui": "holdfast.cli.ui",
         "runs": "holdfast.cli.runs",
         "show": "holdfast.cli.show",
+        "watch": "holdfast.cli.watch",
         "explain": "holdfast.cli.explaining",
         "state": "holdfast.cli.instances",
         "stream": "holdfast.cli.instances",

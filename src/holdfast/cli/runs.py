@@ -96,7 +96,7 @@ async def _instances(engine: Engine, page: list[RunInfo]) -> dict[str, Run]:
 
 async def _states(engine: Engine, instances: dict[str, Run]) -> dict[str, str]:
     """Where each instance stands, in its author's words. Long streams are not folded for a listing."""
-    from holdfast.cli.instance_document import state_of
+    from holdfast.documents.instance import state_of
 
     if len(instances) > STATES_SHOWN:
         return {}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from holdfast.cli.finding import find_run
-from holdfast.cli.history_words import about, who
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
 from holdfast.cli.output import (
     Cell,
@@ -27,9 +26,10 @@ from holdfast.cli.show_graph import print_graph_run
 from holdfast.cli.show_instance import print_instance, state_facts
 from holdfast.cli.show_nodes import print_nodes
 from holdfast.cli.times import shown_moment, shown_seconds
+from holdfast.documents.history_words import about, who
 
 if TYPE_CHECKING:
-    from holdfast.cli.run_document import AttemptShown, RunShown
+    from holdfast.documents.run import AttemptShown, RunShown
 
 RESULT_WIDTH: Final = 2000
 ERRORS_SHOWN: Final = 20
@@ -44,12 +44,13 @@ HISTORY_SHOWN: Final = 50
 )
 @click.option("--traceback", is_flag=True, help="Show the traceback of each node's last error.")
 @click.option("--mermaid", is_flag=True, help="Of an instance of a decider: only its state machine, as Mermaid.")
+@click.option("--watch", "live", is_flag=True, help="Show it live until it ends, as `holdfast watch RUN`.")
 @common_options
 @pass_options
 @asynchronous
 async def show(
-    options: Options, run: str, every_node: bool, whole_history: bool, traceback: bool, mermaid: bool
-) -> None:
+    options: Options, run: str, every_node: bool, whole_history: bool, traceback: bool, mermaid: bool, live: bool
+) -> int | None:
     """Show a run: status, graph or waits, errors, history.
 
     Of a function: what it waits for, which runs it has started, and what its history holds. Of a DAG: its nodes in the
@@ -59,22 +60,26 @@ async def show(
     (--history for all), pending effects (--nodes for all) and timers, its inbox and what was observed.
     """
     from holdfast.cli.machines import print_machine_of
-    from holdfast.cli.run_document import gather
+    from holdfast.documents.run import gather
 
+    if live:
+        from holdfast.cli.watch import watched
+
+        return await watched(options, run)
     async with opened(options) as engine:
         row = await find_run(engine, run)
         if mermaid:
             await print_machine_of(engine, row, "mermaid")
-            return
+            return None
         shown, graph = await gather(engine, row, every_node=every_node, whole_history=whole_history)
     if options.as_json:
         print_json(shown)
-        return
+        return None
     _print_run(shown)
     if shown.instance is not None:
         print_instance(shown.instance, traceback)
         _print_history(shown, whole_history)
-        return
+        return None
     if shown.model == "function":
         print_function(shown, every_node)
     elif shown.graph is not None:
@@ -88,6 +93,7 @@ async def show(
     if traceback:
         _print_tracebacks(shown, every_node)
     _print_history(shown, whole_history)
+    return None
 
 
 def _print_run(shown: RunShown) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from holdfast.cli.show_nodes import print_nodes
 from holdfast.cli.times import shown_moment
 
 if TYPE_CHECKING:
-    from holdfast.cli.run_document import NodeShown, RunShown
+    from holdfast.documents.run import NodeShown, RunShown
 
 TURN: Final = "turn"
 CHILDREN_SHOWN: Final = 20
@@ -33,7 +34,14 @@ def runs_on(shown: RunShown) -> str | None:
 
 def print_waits(shown: RunShown, calls: list[NodeShown]) -> None:
     """What has to come before a run that waits can go on: of a DAG, the runs that its nodes depend on."""
-    now = datetime.now(UTC)
+    rows = wait_rows(shown, calls, datetime.now(UTC))
+    if rows:
+        print_heading("waits for")
+        print_table(["WHAT", "SINCE", "ABOUT"], rows, whole=("WHAT",))
+
+
+def wait_rows(shown: RunShown, calls: Sequence[NodeShown], now: datetime) -> list[list[str]]:
+    """A line for each thing that a run waits for: what, since when, and where in its code."""
     rows: list[list[str]] = []
     for wait in shown.waits:
         what = f"event {wait.event}" if wait.event else f"run {wait.run} ({wait.status or 'not in this database'})"
@@ -43,9 +51,7 @@ def print_waits(shown: RunShown, calls: list[NodeShown]) -> None:
             rows.append([f"call {node.name}", "", Cell(_state(node), node.state)])
         if shown.wakes_at is not None:
             rows.append([f"time {shown_moment(shown.wakes_at, now)}", "", ""])
-    if rows:
-        print_heading("waits for")
-        print_table(["WHAT", "SINCE", "ABOUT"], rows, whole=("WHAT",))
+    return rows
 
 
 def _state(node: NodeShown) -> str:

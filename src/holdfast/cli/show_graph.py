@@ -15,8 +15,8 @@ from holdfast.cli.show_nodes import GAVE_UP, MARKS, MOST_URGENT, WAITING
 from holdfast.cli.times import shown_distance, shown_seconds
 
 if TYPE_CHECKING:
-    from holdfast.cli.graph_document import GraphShown, ItemShown
-    from holdfast.cli.run_document import NodeShown, RunShown
+    from holdfast.documents.run import NodeShown, RunShown
+    from holdfast.documents.state_graph import GraphShown, ItemShown
 
 PAYLOAD_WIDTH: Final = 500
 APART: Final = 10
@@ -41,22 +41,28 @@ def print_graph_run(shown: RunShown, graph: GraphShown, every: bool) -> None:
 
 
 def _print_frontier(shown: RunShown, graph: GraphShown, every: bool) -> None:
+    rows = frontier_rows(shown, graph, every)
+    count = len(graph.frontier)
+    waits = f", {graph.waiting:,} of them not let in yet" if graph.waiting else ""
+    print_heading(f"frontier: step {graph.step + 1}, {count:,} item{'' if count == 1 else 's'}{waits}")
+    print_table(["", "ITEM", "STATE", "ATTEMPTS", "TOOK", "REACHED FROM"], rows, whole=("ITEM", "ATTEMPTS", "TOOK"))
+
+
+def frontier_rows(shown: RunShown, graph: GraphShown, every: bool, now: datetime | None = None) -> list[list[str]]:
+    """A line for each item of the step under way, or for all that one node was sent; with `now`, times grow."""
     asking = {question.item for question in graph.questions}
     by_address = {node.id: node for node in shown.nodes}
     rows: list[list[str]] = []
     for group in _groups(graph.frontier, every):
         if len(group) == 1:
-            rows.append(_line(group[0], by_address.get(group[0].item), asking))
+            rows.append(_line(group[0], by_address.get(group[0].item), asking, now=now))
             continue
         rows.append(_collapsed(group))
         apart = [item for item in group if item.state in GAVE_UP or item.item in asking]
         rows += [_line(item, by_address.get(item.item), asking, "↳ ") for item in apart[:APART]]
         if len(apart) > APART:
             rows.append(["", f"↳ and {len(apart) - APART:,} more", "", "", "", ""])
-    count = len(graph.frontier)
-    waits = f", {graph.waiting:,} of them not let in yet" if graph.waiting else ""
-    print_heading(f"frontier: step {graph.step + 1}, {count:,} item{'' if count == 1 else 's'}{waits}")
-    print_table(["", "ITEM", "STATE", "ATTEMPTS", "TOOK", "REACHED FROM"], rows, whole=("ITEM", "ATTEMPTS", "TOOK"))
+    return rows
 
 
 def _groups(items: Sequence[ItemShown], every: bool) -> list[list[ItemShown]]:
@@ -67,13 +73,17 @@ def _groups(items: Sequence[ItemShown], every: bool) -> list[list[ItemShown]]:
     return list(groups.values())
 
 
-def _line(item: ItemShown, node: NodeShown | None, asking: set[str], before: str = "") -> list[str]:
+def _line(
+    item: ItemShown, node: NodeShown | None, asking: set[str], before: str = "", now: datetime | None = None
+) -> list[str]:
     state = ASKS if item.item in asking else shown_state(item.state)
     detail = f" ({node.detail})" if node is not None and node.detail and item.item not in asking else ""
     last = node.attempts[-1] if node is not None and node.attempts else None
     took = ""
     if last is not None and last.started_at and last.finished_at and item.state not in NO_DURATION:
         took = shown_seconds((last.finished_at - last.started_at).total_seconds())
+    elif last is not None and last.started_at and item.state == "leased" and now is not None:
+        took = shown_seconds(max(0.0, (now - last.started_at).total_seconds()))
     return [
         Cell(MARKS.get(item.state, WAITING), item.state),
         before + item.item,
@@ -103,4 +113,4 @@ def _text(value: Any) -> str:
     return one_line(json.dumps(value, ensure_ascii=False, default=str), PAYLOAD_WIDTH)
 
 
-__all__ = ["print_graph_run"]
+__all__ = ["frontier_rows", "print_graph_run"]

@@ -12,7 +12,7 @@ from holdfast.cli.output import Cell, one_line, print_heading, print_table, say,
 from holdfast.cli.times import shown_distance, shown_moment
 
 if TYPE_CHECKING:
-    from holdfast.cli.instance_document import EffectShown, EventShown, InstanceShown, StateShown, TimerShown
+    from holdfast.documents.instance import EffectShown, EventShown, InstanceShown, StateShown, TimerShown
 
 DATA_WIDTH: Final = 200
 STATE_WIDTH: Final = 2000

@@ -15,8 +15,10 @@ from holdfast.cli.output import Cell, print_heading, print_table, shown_state
 from holdfast.cli.times import shown_seconds
 
 if TYPE_CHECKING:
-    from holdfast.cli.run_document import NodeShown, RunShown
+    from datetime import datetime
+
     from holdfast.core.graph import Graph
+    from holdfast.documents.run import NodeShown, RunShown
 
 MARKS: Final = {
     "completed": "[+]",
@@ -42,15 +44,7 @@ def print_nodes(
 ) -> None:
     """The table of nodes; fan-outs in one line each unless every node is asked for. Or of a function's calls."""
     nodes = shown.nodes if calls is None else calls
-    groups = _groups(nodes, None if every_node else graph, every_node)
-    label = {node.name: _label(group) for group in groups for node in group}
-    rows: list[list[str]] = []
-    for group in groups:
-        rows.append(_line(group[0], label) if len(group) == 1 else _collapsed(group, label))
-        apart = [node for node in group if node.state in GAVE_UP] if len(group) > 1 else []
-        rows += [_line(node, {}, before=MEMBER) for node in apart[:APART]]
-        if len(apart) > APART:
-            rows.append(["", f"{MEMBER}and {len(apart) - APART:,} more", "", "", "", ""])
+    rows = node_rows(nodes, graph, every_node)
     title = "nodes" if calls is None else "calls in the work table"
     print_heading(f"{title} ({len(nodes):,})" if len(nodes) > len(rows) else title)
     last = "DOES" if shown.model == "flow" else "AFTER"
@@ -60,6 +54,22 @@ def print_nodes(
     print_table(headers, rows, whole=("NODE", "CALL", "ATTEMPTS", "TOOK"))
     if graph is None and calls is None and last == "AFTER" and shown.status not in ("completed", "cancelled"):
         note(f"nodes that nothing has reached are in the code of {shown.workflow}: --app MODULE shows them too")
+
+
+def node_rows(
+    nodes: Sequence[NodeShown], graph: Graph | None, every_node: bool, now: datetime | None = None
+) -> list[list[str]]:
+    """A line for each node or fan-out: mark, name, state, attempts, how long it took (with `now`: takes), parents."""
+    groups = _groups(nodes, None if every_node else graph, every_node)
+    label = {node.name: _label(group) for group in groups for node in group}
+    rows: list[list[str]] = []
+    for group in groups:
+        rows.append(_line(group[0], label, now=now) if len(group) == 1 else _collapsed(group, label))
+        apart = [node for node in group if node.state in GAVE_UP] if len(group) > 1 else []
+        rows += [_line(node, {}, before=MEMBER) for node in apart[:APART]]
+        if len(apart) > APART:
+            rows.append(["", f"{MEMBER}and {len(apart) - APART:,} more", "", "", "", ""])
+    return rows
 
 
 def _groups(nodes: Sequence[NodeShown], graph: Graph | None, every_node: bool) -> list[list[NodeShown]]:
@@ -84,12 +94,14 @@ def _label(group: Sequence[NodeShown]) -> str:
     return group[0].name if len(group) == 1 else f"{group[0].name} … {group[-1].name}"
 
 
-def _line(node: NodeShown, label: Mapping[str, str], before: str = "") -> list[str]:
+def _line(node: NodeShown, label: Mapping[str, str], before: str = "", now: datetime | None = None) -> list[str]:
     last = node.attempts[-1] if node.attempts else None
     took = ""
     # A skipped node ends when somebody skips it, which says nothing about how long it ran.
     if last is not None and last.started_at and last.finished_at and node.state != "skipped":
         took = shown_seconds((last.finished_at - last.started_at).total_seconds())
+    elif last is not None and last.started_at and node.state == "leased" and now is not None:
+        took = shown_seconds(max(0.0, (now - last.started_at).total_seconds()))
     state = shown_state(node.state)
     return [
         Cell(MARKS.get(node.state, WAITING), node.state),

@@ -22,7 +22,8 @@ STEPS_SHOWN: Final = 20
 
 async def print_state_run(engine: Engine, row: Run, style: str) -> None:
     """The graph of this run's code, with the states of its nodes and the edges that were taken."""
-    from holdfast.cli.checkpoints import shown_nodes, steps_of
+    from holdfast.cli.checkpoints import shown_nodes
+    from holdfast.documents.checkpoints import steps_of
     from holdfast.graph_path import path_of
 
     code = engine.definitions.state_graph(row.workflow)

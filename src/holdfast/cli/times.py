@@ -9,8 +9,6 @@ from typing import Final, TypeVar
 
 import click
 
-from holdfast.core.stored import moment
-
 T = TypeVar("T")
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
@@ -56,11 +54,6 @@ def read_with(parse: Callable[[str], T]) -> Callable[[click.Context, click.Param
 read_age: Final = read_with(parse_duration)
 read_future: Final = read_with(lambda text: parse_instant(text, datetime.now(UTC), 1))
 read_past: Final = read_with(lambda text: parse_instant(text, datetime.now(UTC), -1))
-
-
-def moment_of(microseconds: int | None) -> datetime | None:
-    """A stored time as a value of Python's."""
-    return None if microseconds is None else moment(microseconds)
 
 
 def shown_moment(moment: datetime, now: datetime) -> str:

@@ -56,7 +56,7 @@ async def worker(
         )
     log_to_stderr(log_level, as_json=json_logs or options.as_json)
     load_modules(names)
-    _refuse_nothing_to_do(names)
+    refuse_nothing_to_do(names)
     async with opened(options, create=True) as engine:
         _announce(options.database, engine.definitions.known_workflows())
         if "HOLDFAST_FAILPOINT" in os.environ:  # crash on purpose: for those who test what happens then
@@ -67,7 +67,8 @@ async def worker(
     logging.getLogger("holdfast.cli").info("stopped")
 
 
-def _refuse_nothing_to_do(names: tuple[str, ...]) -> None:
+def refuse_nothing_to_do(names: tuple[str, ...]) -> None:
+    """Refuse modules that define nothing: whoever named them expects something to happen."""
     from holdfast.authoring.registry import default_registry
 
     if not default_registry.known_workflows():

@@ -55,7 +55,7 @@ class GraphShown(msgspec.Struct, frozen=True, kw_only=True):
 
 async def gather_graph(engine: Engine, row: Run, work: list[Work]) -> GraphShown:
     """All that is known of where the run stands, from committed rows."""
-    from holdfast.cli.checkpoints import steps_of
+    from holdfast.documents.checkpoints import steps_of
     from holdfast.graph_documents import SchedulerMetrics
 
     handle = engine.get(row.id)

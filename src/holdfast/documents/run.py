@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.cli.times import moment_of
 from holdfast.core.stored import moment
+from holdfast.documents.times import moment_of
 
 if TYPE_CHECKING:
-    from holdfast.cli.graph_document import GraphShown
-    from holdfast.cli.instance_document import InstanceShown
     from holdfast.core.codec import Codecs, Encoded
     from holdfast.core.graph import Graph
     from holdfast.core.rows import Run, Work
+    from holdfast.documents.instance import InstanceShown
+    from holdfast.documents.state_graph import GraphShown
     from holdfast.engine import Engine
     from holdfast.handle import HistoryEntry
 
@@ -113,11 +113,11 @@ async def gather(
 
     Of an instance of a decider, which may have had very many, the effects and events that matter now, or all.
     """
-    from holdfast.cli.graph_document import GRAPH, gather_graph
-    from holdfast.cli.instance_document import DECIDER, gather_instance, instance_work
     from holdfast.core.codec import Encoded, decode_error, unlabelled
     from holdfast.core.errors import HoldfastError
     from holdfast.core.queries import AllWork
+    from holdfast.documents.instance import DECIDER, gather_instance, instance_work
+    from holdfast.documents.state_graph import GRAPH, gather_graph
 
     handle = engine.get(row.id)
     is_instance = row.model == DECIDER
@@ -147,15 +147,15 @@ async def gather(
         started_at=moment_of(row.started),
         finished_at=moment_of(row.finished),
         due_at=None if is_instance or row.model == GRAPH else moment_of(row.due or None),  # whose `due` is a count
-        input=_plain(Encoded(row.input, row.codec), row, engine.codecs) if row.input else None,
-        result=None if row.result is None else _plain(unlabelled(row.result), row, engine.codecs),
+        input=payload_of(Encoded(row.input, row.codec), row, engine.codecs) if row.input else None,
+        result=None if row.result is None else payload_of(unlabelled(row.result), row, engine.codecs),
         error=error,
         signature=None if graph is None else graph.signature,
         stored_graph=row.definition is not None,
-        waits=await _waits(engine, row),
-        wakes_at=next((moment_of(item.due) for item in work if _is_asleep(row, item)), None),
-        children=await _children(engine, row),
-        nodes=_nodes(row, await _in_source_order(engine, row, work), graph),
+        waits=await waits_of(engine, row),
+        wakes_at=next((moment_of(item.due) for item in work if is_asleep(row, item)), None),
+        children=await children_of(engine, row),
+        nodes=nodes_of(row, await in_source_order(engine, row, work), graph),
         history=tuple(_entry(entry) for entry in await handle.history()),
         instance=(
             await gather_instance(engine, row, work, every=every_node, whole=whole_history) if is_instance else None
@@ -165,7 +165,7 @@ async def gather(
     return shown, graph
 
 
-def _plain(payload: Encoded, row: Run, codecs: Codecs) -> Any:
+def payload_of(payload: Encoded, row: Run, codecs: Codecs) -> Any:
     """A payload without its types: showing a run needs no code. The same as JSON, whatever it was written with."""
     from holdfast.core.errors import HoldfastError
 
@@ -176,7 +176,8 @@ def _plain(payload: Encoded, row: Run, codecs: Codecs) -> Any:
     return msgspec.to_builtins(value)
 
 
-async def _waits(engine: Engine, row: Run) -> tuple[WaitShown, ...]:
+async def waits_of(engine: Engine, row: Run) -> tuple[WaitShown, ...]:
+    """What a run waits for: events, and the ends of other runs."""
     from holdfast.explain.situation import Awaited
 
     waits = [Awaited.of(wait) for wait in await engine.get(row.id).waits()]
@@ -194,11 +195,13 @@ async def _waits(engine: Engine, row: Run) -> tuple[WaitShown, ...]:
     )
 
 
-def _is_asleep(run: Run, item: Work) -> bool:
+def is_asleep(run: Run, item: Work) -> bool:
+    """Whether this is the turn of a function that waits for a time."""
     return item.kind == "turn" and item.status == "ready" and run.status == "suspended"
 
 
-async def _children(engine: Engine, row: Run) -> tuple[ChildShown, ...]:
+async def children_of(engine: Engine, row: Run) -> tuple[ChildShown, ...]:
+    """The runs that a run has started, the oldest first."""
     from holdfast.core.queries import ChildrenOf
 
     if row.model not in ("function", "flow", "graph"):
@@ -210,7 +213,8 @@ async def _children(engine: Engine, row: Run) -> tuple[ChildShown, ...]:
     )
 
 
-def _nodes(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeShown, ...]:
+def nodes_of(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeShown, ...]:
+    """The nodes of a run with their attempts; those of its graph that have none too."""
     attempts: dict[str, list[Work]] = {}
     for item in work:
         attempts.setdefault(item.node, []).append(item)
@@ -228,7 +232,7 @@ def _nodes(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeSho
                 id=node,
                 name=names.get(node, node),
                 state=absent if latest is None else latest.status,
-                detail="" if latest is None else _detail(run, latest),
+                detail="" if latest is None else detail_of(run, latest),
                 after=tuple(names[parent] for parent in parents),
                 does=_does(items[0]) if run.model == "flow" and items else "",
                 attempts=(*_before(items), *(_attempt(item) for item in items if item.status != "blocked")),
@@ -237,7 +241,7 @@ def _nodes(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeSho
     return tuple(shown)
 
 
-async def _in_source_order(engine: Engine, row: Run, work: list[Work]) -> list[Work]:
+async def in_source_order(engine: Engine, row: Run, work: list[Work]) -> list[Work]:
     """Work of a flow as its source has it, pass by pass and element by element; other work by when it was made."""
     from holdfast.core.flow_addresses import parse_address
 
@@ -286,13 +290,14 @@ def _before(items: list[Work]) -> tuple[AttemptShown, ...]:
             worker=None,
             started_at=None,
             finished_at=moment_of(first.created),
-            error=_error(first.error) if first.error is not None and first.finished is None else None,
+            error=failure_of(first.error) if first.error is not None and first.finished is None else None,
             outcome=None,
         ),
     )
 
 
-def _detail(run: Run, item: Work) -> str:
+def detail_of(run: Run, item: Work) -> str:
+    """What a person wants to know of an item beside its state: what it waits for, or when it is due."""
     if item.status == "blocked" and item.kind == "effect":
         return f"one at a time, since {moment_of(item.created):%H:%M:%S}"
     if item.status == "blocked" and run.model == "graph" and item.kind == "node":
@@ -314,12 +319,13 @@ def _attempt(item: Work) -> AttemptShown:
         started_at=moment_of(item.started),
         finished_at=moment_of(item.finished),
         # A new attempt carries the error of the one before until it has an outcome of its own.
-        error=None if item.error is None or item.finished is None else _error(item.error),
+        error=None if item.error is None or item.finished is None else failure_of(item.error),
         outcome=None if item.outcome is None else readable(item.outcome),
     )
 
 
-def _error(stored: bytes) -> dict[str, str]:
+def failure_of(stored: bytes) -> dict[str, str]:
+    """A stored error: its type, its message and its traceback."""
     from holdfast.core.codec import decode_error
 
     record = decode_error(stored)

@@ -1,0 +1,47 @@
+"""The steps of a state graph's run, as lines: what ran, and which fields changed. Only what is stored is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.documents.times import moment_of
+
+if TYPE_CHECKING:
+    from holdfast.core.rows import Run
+    from holdfast.core.state_items import Item
+    from holdfast.engine import Engine
+
+
+async def steps_of(engine: Engine, row: Run) -> list[dict[str, Any]]:
+    """A line for every checkpoint that is kept: what ran, and which fields it changed; no states."""
+    from holdfast.core.queries import RecordedOf
+    from holdfast.core.state_items import step_of
+    from holdfast.graph_steps import GraphWithoutCode, Step, changed_fields, each_step
+
+    calls = Counter(step_of(call.node) for call in await engine.store.rows(RecordedOf(row.id)))
+    lines: list[dict[str, Any]] = []
+    before: Step | None = None
+    async for step in each_step(engine.store, row, GraphWithoutCode(engine.codecs)):
+        known = before is not None and before.row.step == step.row.step - 1
+        ran = before.frontier if before is not None and known else ()
+        changed = changed_fields(before.fields, step.fields) if before is not None and known else tuple(step.fields)
+        lines.append(
+            {
+                "step": step.row.step,
+                "at": moment_of(step.row.at),
+                "ran": _ran(ran, step.row.step),
+                "labels": list(step.labels),
+                "changed": list(changed),
+                "calls": calls[step.row.step],
+                "state_digest": step.row.digest,
+                "key": step.row.key,
+            }
+        )
+        before = step
+    return lines
+
+
+def _ran(items: Iterable[Item], step: int) -> list[str]:
+    return [item.address(step) for item in items]

@@ -1,0 +1,17 @@
+"""What a server beside a worker costs it, and how late its clients hear of a change while work goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.web import LATEST_SECONDS, LEAST_SHARE, measure
+
+CLIENTS = 20
+
+
+@pytest.mark.timing
+async def test_twenty_idle_streams_cost_a_worker_less_than_a_tenth(sqlite_url: str) -> None:
+    """Server, clients and worker have a process each; changes are told within a second under load."""
+    found = await measure(sqlite_url, CLIENTS, seconds=1.0, rounds=3)
+    assert found["told_within_seconds"] <= LATEST_SECONDS, found
+    assert found["share"] >= LEAST_SHARE, found

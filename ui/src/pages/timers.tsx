@@ -1,0 +1,78 @@
+/** What will happen by itself, and when. */
+
+import type { Timer } from "../contract";
+import { seconds, shortId } from "../format";
+import { Empty, Loading, Trouble } from "../parts/states";
+import { Ago, Moment } from "../parts/time";
+import { to } from "../router";
+import { usePaged } from "./paged";
+
+const LATE_SECONDS = 5; // less is a worker on its way
+
+export function TimersPage() {
+  const timers = usePaged<Timer>("timers", "timers", 100);
+  return (
+    <section class="page" aria-labelledby="timers-title">
+      <header class="page-head">
+        <h1 id="timers-title">Timers</h1>
+        <p class="muted">Sleeps, deadlines and pauses before a retry. They are rows: no process has to stay for them.</p>
+      </header>
+      {timers.error && <Trouble error={timers.error} again={timers.refresh} />}
+      {!timers.items && !timers.error && <Loading />}
+      {timers.items?.length === 0 && (
+        <Empty title="No timer is set" icon="clock">
+          <p>A run that sleeps, waits with a timeout, or pauses before another attempt is listed here.</p>
+        </Empty>
+      )}
+      {timers.items && timers.items.length > 0 && (
+        <div class="table-wrap">
+          <table>
+            <thead>
+              <tr>
+                <th>Due</th>
+                <th>Kind</th>
+                <th>Workflow</th>
+                <th>Node</th>
+                <th>Run</th>
+              </tr>
+            </thead>
+            <tbody>
+              {timers.items.map((timer) => (
+                <tr key={`${timer.run} ${timer.node} ${timer.kind}`}>
+                  <td class="nowrap">
+                    <span class="strong">
+                      <Ago at={timer.due_at} />
+                    </span>{" "}
+                    <span class="muted small">
+                      <Moment at={timer.due_at} />
+                    </span>
+                    {timer.overdue_seconds > LATE_SECONDS && <span class="bad-text small"> overdue by {seconds(timer.overdue_seconds)}: does a worker serve its queue?</span>}
+                  </td>
+                  <td>{timer.kind}</td>
+                  <td>
+                    <a href={to(["definitions", timer.workflow])}>{timer.workflow}</a>
+                  </td>
+                  <td>
+                    <code>{timer.node}</code>
+                  </td>
+                  <td>
+                    <a href={to(["runs", timer.run])} title={timer.run}>
+                      <code>{shortId(timer.run)}</code>
+                    </a>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {timers.more && (
+        <p class="more">
+          <button type="button" onClick={timers.loadMore} disabled={timers.loading}>
+            Load later ones
+          </button>
+        </p>
+      )}
+    </section>
+  );
+}

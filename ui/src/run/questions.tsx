@@ -1,0 +1,71 @@
+/** What a run asks a person, with the form to answer it. */
+
+import { useState } from "preact/hooks";
+import { post, segment } from "../api";
+import type { Done, Question, RunDetail } from "../contract";
+import { Icon } from "../parts/icons";
+import { Payload } from "../parts/payload";
+import { Ago } from "../parts/time";
+import { complain, say } from "../parts/toast";
+import { useRefusal } from "../session";
+import { JsonInput, readValue } from "./json_input";
+
+export function Questions({ run, changed }: { run: RunDetail; changed: () => void }) {
+  return (
+    <>
+      {run.questions.map((question) => (
+        <QuestionForm key={question.node} run={run} question={question} changed={changed} />
+      ))}
+    </>
+  );
+}
+
+const QUICK = ["yes", "no"];
+
+function QuestionForm({ run, question, changed }: { run: RunDetail; question: Question; changed: () => void }) {
+  const [text, setText] = useState("");
+  const [busy, setBusy] = useState(false);
+  const refusal = useRefusal("operate");
+  const read = readValue(text);
+  const send = async (answer: unknown) => {
+    setBusy(true);
+    try {
+      const done = await post<Done>(`runs/${segment(run.id)}/answer`, { answer, node: question.node });
+      say(done.message);
+      setText("");
+      changed();
+    } catch (error) {
+      complain(error, "Answer");
+    }
+    setBusy(false);
+  };
+  return (
+    <form
+      class="question"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void send(read.value);
+      }}
+    >
+      <header>
+        <Icon name="question" />
+        <strong>{question.node} asks a person</strong>
+        <span class="muted">
+          since <Ago at={question.since} />
+        </span>
+      </header>
+      <Payload value={question.payload} bare />
+      <div class="question-row">
+        <JsonInput label="Your answer" hint="JSON, or plain text" text={text} onText={setText} rows={1} />
+        {QUICK.map((word) => (
+          <button key={word} type="button" disabled={busy || refusal !== null} onClick={() => setText(word)}>
+            {word}
+          </button>
+        ))}
+        <button type="submit" class="primary" disabled={busy || refusal !== null || text.trim() === "" || read.as === "not valid JSON"} title={refusal ?? ""}>
+          {busy ? "Answering…" : "Answer"}
+        </button>
+      </div>
+    </form>
+  );
+}
