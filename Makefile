@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test check ledger lock bench big-dag flows simulate mutants crash soak clean setup-test setup-dev
+.PHONY: demo test check ledger lock bench big-dag flows simulate mutants crash soak ui screenshots clean setup-test setup-dev
 
 demo: setup-test
 	$(BIN)/python examples/demo/run.py
@@ -23,6 +23,7 @@ check: setup-dev
 	$(BIN)/python -m mypy $(wildcard src/holdfast tests/typing)
 	$(BIN)/python -m pytest -q tests/architecture
 	$(if $(wildcard tools/generate_blocking.py),$(BIN)/python tools/generate_blocking.py --check)
+	$(BIN)/python tools/check_ui.py
 
 ledger: setup-test
 	$(BIN)/python tools/ledger.py
@@ -66,6 +67,14 @@ MINUTES ?= 5
 SEED ?=
 soak: setup-test
 	$(BIN)/python -m tests.reliability.soak $(MINUTES) $(SEED)
+
+# The page from its sources: needs Node.js and npm, which nobody needs who only uses it. The result is committed.
+ui: setup-test
+	$(BIN)/python tools/build_ui.py
+
+# The pictures in docs/images, of a real server in a real browser.
+screenshots: setup-test
+	$(BIN)/python tools/screenshots.py
 
 # Leaves .venv alone: it is expensive, and somebody may be working in it.
 clean:

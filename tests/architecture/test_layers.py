@@ -12,6 +12,7 @@ from tests.architecture.sources import PACKAGE, ROOT, imports_of, package_source
 # From the top. Parts on one line may import each other, unless INDEPENDENT says no.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli", "web", "__main__", "script"),
+    ("documents",),
     (
         "engine",
         "handle",
