@@ -27,8 +27,8 @@ async def test_asked_once_a_worker_finishes_what_runs_and_takes_nothing_new(
         handle = await engine.start(app.hold, journal_path)
         await until(lambda: journal.begun(journal_path), "the process has begun")
         process.send_signal(number)
-        queued = await engine.start(app.square, 3, f"{journal_path}-2")
         await until(lambda: _log_says(journal_path, "waits up to"), "the worker is stopping")
+        queued = await engine.start(app.square, 3, f"{journal_path}-2")
         assert process.poll() is None
         Path(f"{journal_path}.go").touch()
         assert await handle.result(timeout=5) == 1

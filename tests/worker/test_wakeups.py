@@ -69,9 +69,9 @@ async def test_k11_one_slow_answer_does_not_keep_a_lone_waiter_from_the_next_hin
         monkeypatch.setattr(watch, "LONGEST_REST_SECONDS", 60.0)
         asked, runs = [0], starter.store.runs
 
-        async def counting(ids: Sequence[str]) -> list[Run]:
+        async def counting(ids: Sequence[str], *, settled: bool = False) -> list[Run]:
             asked[0] += 1
-            return await runs(ids)
+            return await runs(ids, settled=settled)
 
         monkeypatch.setattr(starter.store, "runs", counting)
         handle = await starter.start(quick, 1)

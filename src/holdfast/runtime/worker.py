@@ -20,7 +20,6 @@ import contextlib
 import logging
 import os
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -98,7 +97,7 @@ class Worker:
         self._running: dict[tuple[str, str, int], Attempt] = {}
         self._next: dict[tuple[str, str, int], Handed] = {}  # the same item again, for when it has left `_running`
         self._reserved = 0
-        self._turns = deque(queues)
+        self._turn = 0  # which of the queues is asked first
         self._backlog = False
         self._stopping = False
         self._own = OwnLeases()
@@ -338,7 +337,7 @@ class Worker:
         await self._delayed.let_in(self.queues)
         total = 0
         full = False
-        for queue in tuple(self._turns):
+        for queue in (*self.queues[self._turn :], *self.queues[: self._turn]):
             losses_below = self._lost_often.losses_below(attempt.work for attempt in self._running.values())
             limit = self._lost_often.limit(min(self.free, CLAIM_LIMIT), losses_below)
             if limit < 1:
@@ -371,7 +370,7 @@ class Worker:
                 self._metrics.observe(t.SCHEDULE_TO_START_SECONDS, max(0, waited) / 1e6)
                 self._launch(item)
         self._backlog = full
-        self._turns.rotate(-1 if full else 0)  # G9: a queue that takes every slot is asked last the next time
+        self._turn = (self._turn + full) % len(self.queues)  # G9: who takes every slot is asked last the next time
         return total
 
     async def _give_back(self, handed: list[Handed]) -> None:

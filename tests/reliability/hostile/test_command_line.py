@@ -14,7 +14,8 @@ from holdfast.cli.failures import CODES
 from holdfast.cli.program import HOMES, SECTIONS
 
 SEED_VARIABLE, COUNT_VARIABLE = "HOSTILE_SEED", "HOSTILE_LINES"
-NEVER_RETURNS = {"worker"}  # serves until it is stopped; what is wrong with its options is tried with the others' help
+# They serve or show until they are stopped; what is wrong with their options is tried with the others' help.
+NEVER_RETURNS = {"worker", "ui", "dev", "watch"}
 WORDS = (
     *(
         "",

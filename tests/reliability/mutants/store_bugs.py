@@ -76,8 +76,8 @@ STORE: tuple[Mutant, ...] = (
         "SQLite: a row that somebody else changed or consumed does not abort the batch",
         "K1, G5",
         "store/sqlite_write.py",
-        "    if db.executemany(statement, values).rowcount != len(values):",
-        "    if db.executemany(statement, values).rowcount > len(values):",
+        "    if _execute(db, statement, values).rowcount != len(values):",
+        "    if _execute(db, statement, values).rowcount > len(values):",
         *("tests/store/conformance/test_transactions.py", "-k", "test_i50_deleting_a_row_that_is_gone and sqlite"),
     ),
     mutant(
