@@ -9,7 +9,7 @@ import { Navigation } from "./parts/navigation";
 import { Help } from "./parts/help";
 import { useKeys } from "./parts/keys";
 import { Empty, Loading, Trouble } from "./parts/states";
-import { Toasts } from "./parts/toast";
+import { dismissOld, Toasts } from "./parts/toast";
 import { RunsPage } from "./pages/runs";
 import { SignInPage } from "./pages/sign_in";
 import { go, type Place, to, usePlace } from "./router";
@@ -57,6 +57,8 @@ export function App() {
       }),
     [],
   );
+
+  useEffect(dismissOld, [place.path.join("/")]);
 
   useKeys({
     "?": () => setHelp(true),

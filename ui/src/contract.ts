@@ -28,6 +28,8 @@ export interface Run {
   priority: number;
   tags: Record<string, string>;
   reason: string | null;
+  /** In a few words what a run that waits is waiting for, where the server knows it. */
+  waits_for?: string | null;
   parent: string | null;
   created_at: string;
   started_at: string | null;
@@ -62,6 +64,8 @@ export interface Wait {
   status: string | null;
   address: string;
   since: string;
+  /** What the event carries, where its definition is known. */
+  takes?: { type: string; fields: Parameter[] } | null;
 }
 
 export interface Timer {
@@ -71,6 +75,8 @@ export interface Timer {
   kind: string;
   due_at: string;
   overdue_seconds: number;
+  key?: string | null;
+  payload?: Json;
 }
 
 export interface Child {
@@ -252,6 +258,9 @@ export interface Letter {
   died_at: string;
   reason: string;
   error: Failure | null;
+  key?: string | null;
+  payload?: Json;
+  run_status?: Status | null;
 }
 
 export interface Queue {
@@ -261,6 +270,14 @@ export interface Queue {
   leased: number;
   oldest_ready_seconds: number | null;
   workers: number;
+}
+
+/** What a worker is doing now. */
+export interface Held {
+  run: string;
+  workflow: string;
+  key: string | null;
+  node: string;
 }
 
 export interface Worker {
@@ -275,6 +292,7 @@ export interface Worker {
   heartbeat_age_seconds: number;
   alive: boolean;
   version: string;
+  runs?: Held[] | null;
 }
 
 export interface Projection {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -11,8 +12,11 @@ from holdfast.core.rows import LEASED
 from holdfast.core.stored import moment
 
 if TYPE_CHECKING:
+    from holdfast.core.rows import Work
     from holdfast.engine import Engine
     from holdfast.store.contract import StoreStats, WorkerRow
+
+HELD_SHOWN: Final = 20
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +36,17 @@ class QueueList(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[QueueView, ...]
 
 
+class HeldView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a worker does now."""
+
+    run: str
+    workflow: str
+    key: str | None
+    node: str
+
+
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker; one that is not `alive` will be taken over."""
+    """A worker; one that is not `alive` will be taken over. `runs` has the first of what it does now."""
 
     id: str
     host: str
@@ -46,6 +59,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_age_seconds: float
     alive: bool
     version: str
+    runs: tuple[HeldView, ...] = ()
 
 
 class WorkerList(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +97,13 @@ async def workers_of(engine: Engine) -> WorkerList:
     """Workers, the longest serving first."""
     now = engine.store.now()
     rows = sorted(await engine.store.workers(), key=lambda worker: (worker.started, worker.id))
-    return WorkerList(workers=tuple([await _worker(engine, row, now) for row in rows]))
+    held = {row.id: [work for work in await engine.store.leased_to(row.id) if work.status == LEASED] for row in rows}
+    shown = {work.run for running in held.values() for work in running[:HELD_SHOWN]}
+    keys = {run.id: run.key for run in await engine.store.runs(sorted(shown))} if shown else {}
+    return WorkerList(workers=tuple(_worker(row, now, held[row.id], keys) for row in rows))
 
 
-async def _worker(engine: Engine, row: WorkerRow, now: int) -> WorkerView:
-    running = [work for work in await engine.store.leased_to(row.id) if work.status == LEASED]
+def _worker(row: WorkerRow, now: int, running: list[Work], keys: Mapping[str, str | None]) -> WorkerView:
     return WorkerView(
         id=row.id,
         host=row.host,
@@ -100,4 +116,8 @@ async def _worker(engine: Engine, row: WorkerRow, now: int) -> WorkerView:
         heartbeat_age_seconds=max(0, now - row.seen) / 1e6,
         alive=row.lease_until >= now,
         version="",  # a worker does not tell
+        runs=tuple(
+            HeldView(run=work.run, workflow=work.workflow, key=keys.get(work.run), node=work.node)
+            for work in running[:HELD_SHOWN]
+        ),
     )

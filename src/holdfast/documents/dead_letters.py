@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -12,8 +12,12 @@ from holdfast.core.errors import UsageError
 from holdfast.core.rows import Event
 from holdfast.core.stored import moment
 from holdfast.documents.nodes import FailureView
+from holdfast.documents.payloads import brief_payload
+from holdfast.explain.unfit import plain_refusal
 
 if TYPE_CHECKING:
+    from holdfast.core.codec import Codecs
+    from holdfast.core.rows import Run
     from holdfast.dead_letters import DeadLetter
     from holdfast.engine import Engine
 
@@ -21,7 +25,10 @@ FURTHEST: Final = 10_000
 
 
 class LetterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter. Of work `id` is its run, and `node` says what of it; of an event it is the event's own."""
+    """A dead letter. Of work `id` is its run, and `node` says what of it; of an event it is the event's own.
+
+    `key` and `run_status` are those of its run, and `payload` is what it carries.
+    """
 
     id: str
     kind: Literal["work", "event"]
@@ -32,6 +39,9 @@ class LetterView(msgspec.Struct, frozen=True, kw_only=True):
     died_at: datetime
     reason: str
     error: FailureView | None
+    key: str | None = None
+    run_status: str | None = None
+    payload: Any = None
 
 
 class LetterPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,10 +56,10 @@ async def page_of_letters(engine: Engine, *, limit: int, cursor: str | None) -> 
     begin = 0 if cursor is None else _place(cursor)
     letters = (await engine.dead(begin + limit + 1))[begin:]
     page = letters[:limit]
-    targets = [letter.target for letter in page if isinstance(letter, Event) and letter.target]
-    workflows = {run.id: run.workflow for run in await engine.store.runs(targets)} if targets else {}
+    targets = {target for letter in page if (target := letter.target if isinstance(letter, Event) else letter.run)}
+    runs = {run.id: run for run in await engine.store.runs(sorted(targets))} if targets else {}
     return LetterPage(
-        letters=tuple(_letter(letter, workflows) for letter in page),
+        letters=tuple(_letter(letter, runs, engine.codecs) for letter in page),
         cursor=str(begin + limit) if len(letters) > limit else None,
     )
 
@@ -63,19 +73,24 @@ def _place(cursor: str) -> int:
     return int(cursor)
 
 
-def _letter(letter: DeadLetter, workflows: dict[str, str]) -> LetterView:
+def _letter(letter: DeadLetter, runs: dict[str, Run], codecs: Codecs) -> LetterView:
     if isinstance(letter, Event):
+        target = runs.get(letter.target or "")
         return LetterView(
             id=letter.id,
             kind="event",
             run=letter.target,
             node=None,
             name=letter.name,
-            workflow=workflows.get(letter.target or ""),
+            workflow=None if target is None else target.workflow,
             died_at=moment(letter.at),
-            reason=letter.reason or "",
+            reason=plain_refusal(letter.reason or ""),
             error=None,
+            key=None if target is None else target.key,
+            run_status=None if target is None else target.status,
+            payload=brief_payload(codecs, letter.payload, letter.codec),
         )
+    run = runs.get(letter.run)
     error = None
     if letter.error is not None:
         record = decode_error(letter.error)
@@ -90,4 +105,7 @@ def _letter(letter: DeadLetter, workflows: dict[str, str]) -> LetterView:
         died_at=moment(letter.finished or letter.created),
         reason="" if error is None else error.message,
         error=error,
+        key=None if run is None else run.key,
+        run_status=None if run is None else run.status,
+        payload=None if letter.payload is None else brief_payload(codecs, letter.payload, letter.codec),
     )

@@ -20,23 +20,13 @@ from holdfast.core.errors import HoldfastError, UnknownWorkflow
 from holdfast.core.graph import known_names
 from holdfast.documents.graph_view import GraphView, view_of_definition
 from holdfast.documents.listing import counts_of_runs
+from holdfast.documents.payloads import ParameterView, parameters_of
 from holdfast.store.contract import ListRuns
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
 
 LOOKED_AT: Final = 500
-
-
-class ParameterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter or a field; `default` as it is written, null if it has to be given.
-
-    Of a decider it is one of its input classes, and `type` has the fields of that.
-    """
-
-    name: str
-    type: str
-    default: str | None
 
 
 class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,30 +144,11 @@ def _parameters(thing: Any) -> tuple[ParameterView, ...]:
             )
             for name, hint, default in thing.__dag__.fields.described()
         )
-    return _of_signature(thing.fn) if isinstance(thing, Action | Workflow | Flow | DagTemplate) else ()
+    return parameters_of(thing.fn) if isinstance(thing, Action | Workflow | Flow | DagTemplate) else ()
 
 
 def _shown_fields(kind: type) -> str:
-    return ", ".join(f"{each.name}: {each.type}" for each in _of_signature(kind))
-
-
-def _of_signature(callable_: Any) -> tuple[ParameterView, ...]:
-    try:
-        signature = inspect.signature(callable_)
-    except (TypeError, ValueError):
-        return ()
-    return tuple(
-        ParameterView(
-            name=each.name,
-            type="" if each.annotation is each.empty else _written(each.annotation),
-            default=None if each.default is each.empty else f"{each.default!r:.200}",
-        )
-        for each in signature.parameters.values()
-    )
-
-
-def _written(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else display(annotation)
+    return ", ".join(f"{each.name}: {each.type}" for each in parameters_of(kind))
 
 
 def _graph(thing: Any) -> GraphView | None:

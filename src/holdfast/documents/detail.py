@@ -14,6 +14,7 @@ from holdfast.core.rows import CANCELLED, CANCELLING, COMPLETED, LEASED, PAUSED,
 from holdfast.documents.instance import DECIDER, InstanceShown, gather_instance, instance_work
 from holdfast.documents.listing import RunView, view_fields
 from holdfast.documents.nodes import FailureView, counted_by_state, nodes_and_graph
+from holdfast.documents.payloads import TakesView, takes
 from holdfast.documents.run import ChildShown, children_of, is_asleep, payload_of, waits_of
 from holdfast.documents.state_graph import GRAPH, GraphShown, gather_graph
 from holdfast.documents.timers import TimerView, timers_among
@@ -40,13 +41,14 @@ class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitView(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a run waits for: an event, or the end of a run, which then has this status."""
+    """One thing that a run waits for: an event, which takes this, or the end of a run, which then has this status."""
 
     event: str | None
     run: str | None
     status: str | None
     address: str
     since: datetime
+    takes: TakesView | None = None
 
 
 class QuestionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,10 +99,17 @@ async def detail_of_run(engine: Engine, row: Run) -> RunDetail:
         error=None if row.error is None else _failure(row.error),
         explain=_explained(await engine.get(row.id).explain()),
         waits=tuple(
-            WaitView(event=wait.event, run=wait.run, status=wait.status, address=wait.address, since=wait.since)
+            WaitView(
+                event=wait.event,
+                run=wait.run,
+                status=wait.status,
+                address=wait.address,
+                since=wait.since,
+                takes=_takes(engine, wait.event),
+            )
             for wait in await waits_of(engine, row)
         ),
-        timers=timers_among(work, engine.store.now()),
+        timers=timers_among(work, engine.store.now(), row.key),
         children=await children_of(engine, row),
         questions=tuple(QuestionView(node=each.item, payload=each.payload, since=each.since) for each in questions),
         actions=sensible_actions(row, asks=bool(questions)),
@@ -108,6 +117,11 @@ async def detail_of_run(engine: Engine, row: Run) -> RunDetail:
         instance=await gather_instance(engine, row, work) if is_instance else None,
         graph=graph,
     )
+
+
+def _takes(engine: Engine, event: str | None) -> TakesView | None:
+    known = None if event is None else engine.registry.events.get(event)
+    return None if known is None else takes(known.type)
 
 
 async def _graph(engine: Engine, row: Run, work: list[Work]) -> GraphShown | None:

@@ -44,6 +44,19 @@ def _of_node(data: Data) -> str:
     return _with_reason(f"node {data['node']}", data)
 
 
+def _answered(data: Data) -> str:
+    answer = f": {_value(data['answer'])}" if "answer" in data else ""
+    return f"node {data['node']}{answer}"
+
+
+def _again(data: Data) -> str:
+    """Of a decider it is an effect or a timer by its place in the stream, which is no node to anybody."""
+    kind, slash, place = str(data["node"]).partition("/")
+    if slash and kind in ("effect", "timer"):
+        return _with_reason(f"{kind} {place}", data)
+    return _of_node(data)
+
+
 def _reason(data: Data) -> str:
     return str(data.get("reason") or "")
 
@@ -128,12 +141,12 @@ def _continued(data: Data) -> str:
 
 
 _WORDS: Final[Mapping[str, Callable[[Data], str]]] = {
-    "answered": _of_node,
+    "answered": _answered,
     "asked a person": _of_node,
     "cancel": lambda data: "",
     "cancel requested": _reason,
     "continued": _continued,
-    "dead letter discarded": _of_node,
+    "dead letter discarded": _again,
     "ended": _ended_run,
     "event": _event,
     "failure": _failure,
@@ -147,9 +160,11 @@ _WORDS: Final[Mapping[str, Callable[[Data], str]]] = {
     "noted": _noted,
     "patch": lambda data: str(data["name"]),
     "paused": _reason,
-    "reattempted": _of_node,
+    "reattempted": _again,
     "refused": _event,
     "result": _result,
+    "resumed": _reason,
+    "retried": _reason,
     "skipped": _of_node,
     "timer": _asked,
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.core.errors import UsageError
-from holdfast.core.rows import RUN_STATUSES
+from holdfast.core.rows import RUN_STATUSES, SUSPENDED
 from holdfast.core.stored import moment, stored_tags
 from holdfast.documents.times import moment_of
 
@@ -21,7 +21,7 @@ MOST_COUNTED: Final = 100_000
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in a listing."""
+    """A run in a listing; `waits_for` says in short what a suspended one waits for, where its own row tells."""
 
     id: str
     workflow: str
@@ -36,6 +36,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    waits_for: str | None = None
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +75,8 @@ def view_fields(row: Run) -> dict[str, Any]:
         "created_at": moment(row.created),
         "started_at": moment_of(row.started),
         "finished_at": moment_of(row.finished),
+        # Of functions and flows it would take a look at the waits of each run.
+        "waits_for": "asks a person" if row.model == "graph" and row.status == SUSPENDED else None,
     }
 
 

@@ -21,7 +21,10 @@ FIRST: Final = (-(2**62), "", "")
 
 
 class TimerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happens later. `kind` is timer, sleep, retry, or start; overdue is what should have happened."""
+    """Something that happens later, to the run with this key; overdue is what should have happened.
+
+    `kind` is timer, sleep, retry, or start.
+    """
 
     run: str
     workflow: str
@@ -29,6 +32,7 @@ class TimerView(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     due_at: datetime
     overdue_seconds: float
+    key: str | None = None
 
 
 class TimerPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,17 +48,18 @@ async def page_of_timers(engine: Engine, *, limit: int, cursor: str | None) -> T
     rows: list[Work] = await engine.store.rows(DelayedWork(after, limit + 1))
     page, now = rows[:limit], engine.store.now()
     last = f"{page[-1].due}.{page[-1].run}.{page[-1].node}" if len(rows) > limit else None
-    return TimerPage(timers=tuple(timer_view(item, now) for item in page), cursor=last)
+    keys = {run.id: run.key for run in await engine.store.runs(sorted({item.run for item in page}))} if page else {}
+    return TimerPage(timers=tuple(timer_view(item, now, keys.get(item.run)) for item in page), cursor=last)
 
 
-def timers_among(work: list[Work], now: int) -> tuple[TimerView, ...]:
+def timers_among(work: list[Work], now: int, key: str | None = None) -> tuple[TimerView, ...]:
     """What of these items waits for its time."""
     waiting = sorted((item for item in work if item.status == READY and item.gate == GATE_DUE), key=lambda w: w.due)
-    return tuple(timer_view(item, now) for item in waiting)
+    return tuple(timer_view(item, now, key) for item in waiting)
 
 
-def timer_view(item: Work, now: int) -> TimerView:
-    """An item that waits for its time."""
+def timer_view(item: Work, now: int, key: str | None = None) -> TimerView:
+    """An item that waits for its time, of the run with this key."""
     return TimerView(
         run=item.run,
         workflow=item.workflow,
@@ -62,6 +67,7 @@ def timer_view(item: Work, now: int) -> TimerView:
         kind=kind_of(item),
         due_at=moment(item.due),
         overdue_seconds=max(0, now - item.due) / 1e6,
+        key=key,
     )
 
 

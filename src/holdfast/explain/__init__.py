@@ -22,6 +22,7 @@ from holdfast.core.rows import (
     LEASED,
     PAUSED,
     READY,
+    SKIPPED,
     SLEEP,
     WAIT,
     Run,
@@ -32,7 +33,7 @@ from holdfast.explain import deciders, functions, graphs, projections
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import Situation, look
 from holdfast.explain.telling import newer_code, tell
-from holdfast.explain.words import brief, clock, listed, nodes, span, verb
+from holdfast.explain.words import brief, clock, listed, long_span, nodes, verb
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store
 
@@ -96,7 +97,8 @@ async def _projection(store: Store, s: Situation) -> Explanation:
     waiting = {cause: items for cause, items in _causes(s).items() if cause[0] not in (c.RUNS, c.BACKING_OFF)}
     reasons += [] if s.run.ended else _reasons(s, waiting)
     texts = [reason.text for reason in reasons if reason.text]
-    return _explanation(s, projections.summary(s, lag), texts, [each for reason in reasons for each in reason.fixes])
+    summary = projections.summary(s, lag) + projections.without(await projections.passed_over(store, s.run))
+    return _explanation(s, summary, texts, [each for reason in reasons for each in reason.fixes])
 
 
 def _explanation(s: Situation, summary: str, texts: list[str], fixes: list[Fix]) -> Explanation:
@@ -187,7 +189,9 @@ def _awaited(s: Situation) -> str:
     """What its nodes wait for: events, and the ends of runs."""
     events = list(dict.fromkeys(wait.event for wait in s.waits if wait.event))
     runs = list(dict.fromkeys(functions.shown_run(s, wait.ended) for wait in s.waits if wait.ended))
-    parts = [f"event {listed(events)}"] if events else []
+    one_wait = len({wait.address for wait in s.waits if wait.event}) == 1  # then any of them will do
+    shown = " or ".join(events) if one_wait and len(events) <= MOST_ALIKE else listed(events)
+    parts = [f"event {shown}"] if events else []
     return " and ".join([*parts, *([f"the end of {listed(runs)}"] if runs else [])])
 
 
@@ -207,7 +211,15 @@ def _paused(s: Situation) -> str:
     still = f". {_names(s, goes_on)} still {verb(goes_on, 'runs', 'run')} to the end" if goes_on else ""
     return (
         f"{s.title} is {_said_once(PAUSED, _why(s.run))} (since {since}). Nothing of it starts until it is resumed"
-        f"{', but inputs are applied' if s.is_instance else ''}{still}"
+        f"{_or_skipped(s)}{', but inputs are applied' if s.is_instance else ''}{still}"
+    )
+
+
+def _or_skipped(s: Situation) -> str:
+    """A run that paused itself goes on without the node that gave up as well."""
+    by_itself = any(item.status in GAVE_UP for item in s.work) and s.graph is not None and len(s.graph) > 1
+    return (
+        ", or until what gave up is skipped" if by_itself and not (s.run.reason or "").startswith("paused by") else ""
     )
 
 
@@ -248,8 +260,9 @@ def _ended(s: Situation) -> Explanation:
         fixes = [each for reason in reasons for each in reason.fixes]
         return _explanation(s, deciders.ended(s), [reason.text for reason in reasons], fixes)
     if run.status == COMPLETED:
-        took = f", {span(at - run.created)} after it was started"
-        return _explanation(s, f"{s.title} completed {when}{took}: there is nothing left to do", [], [])
+        took = f", {long_span(at - run.created)} after it was started"
+        summary = f"{s.title} completed {when}{took}: there is nothing left to do{_without(s)}"
+        return _explanation(s, summary, [], [])
     if run.status == CANCELLED:
         summary = f"{s.title} was {_said_once(CANCELLED, _why(run))}, {when}. It never changes again"
         return _explanation(s, summary, [], list(graphs.ways_on(s) if s.is_graph else _fork(s)))
@@ -257,6 +270,14 @@ def _ended(s: Situation) -> Explanation:
     reasons = [*_reasons(s, found), *(graphs.failed_step(s) if s.is_graph else ())]
     fixes = [each for reason in reasons for each in reason.fixes]
     return _explanation(s, f"{s.title} failed {when}: {_why(run)}", _not_said(s, reasons), fixes)
+
+
+def _without(s: Situation) -> str:
+    """Nodes that were skipped: the run is completed, and they have done nothing."""
+    names = [s.name(item.node) for item in s.work if item.status == SKIPPED]
+    if s.run.model != "dag" or not names:
+        return ""
+    return f". {'1 node was' if len(names) == 1 else f'{len(names):,} nodes were'} skipped: {listed(names)}"
 
 
 def _fork(s: Situation) -> tuple[Fix, ...]:

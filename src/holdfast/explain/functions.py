@@ -16,6 +16,7 @@ from holdfast.core.function_operations import CANCEL, TURN, entry_of
 from holdfast.core.rows import BLOCKED, CALL, CANCELLING, LEASED, OPEN_WORK, READY, SUSPENDED, WAIT, Work
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import MODULE, Awaited, Situation
+from holdfast.explain.unfit import plain_refusal
 from holdfast.explain.words import brief, clock, listed, span
 from holdfast.models.delivery import ENTRY_CODEC
 
@@ -108,7 +109,7 @@ def other_events(s: Situation) -> list[Reason]:
         told = "1 event that was sent to it is a dead letter" if count == 1 else f"{count:,} events are dead letters"
         reasons.append(
             Reason(
-                f"{told}; the last, {last.name}: {brief(last.reason or '')}",
+                f"{told}; the last, {last.name}: {brief(plain_refusal(last.reason or ''))}",
                 (
                     fix("to see events that could not be taken", "dead", "list"),
                     fix("to bring that event to it once more, after a fix", "dead", "replay", last.id),
@@ -195,11 +196,11 @@ def summary(s: Situation) -> str:
     if not s.is_parked(turn):
         later = f" at {clock(turn.due)}" if turn.due > s.now else ""
         return f"{s.title} waits for a worker to {'go on with it' if s.run.started else 'start it'}{later}"
-    events = [f"event {wait.event}" for wait in s.waits if wait.event]
-    others = [f"the end of {shown_run(s, wait.ended)}" for wait in s.waits if wait.ended]
-    calls = [f"call {s.shown(item)}" for item in _open_calls(s)]
-    awaited = [*calls, *events, *others]
     due = "" if turn.status == BLOCKED else clock(turn.due)
+    waited = [*(f"event {wait.event}" for wait in s.waits if wait.event), *_runs_awaited(s, s.waits)]
+    if not due and len({wait.address for wait in s.waits}) == 1:
+        waited = [_any_of(waited)]  # of one wait: whatever comes first
+    awaited = [*(f"call {s.shown(item)}" for item in _open_calls(s)), *waited]
     if not awaited:
         return f"{s.title} {f'sleeps until {due}' if due else f'is {SUSPENDED}'}"
     return f"{s.title} waits for {listed(awaited)}" + (f", or for {due} to come" if due else "")

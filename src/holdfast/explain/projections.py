@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.core.codec import decode_error
 from holdfast.core.projection_operations import sources_of
-from holdfast.core.rows import CANCELLED, FAILED, LEASED, PAUSED, READY, Work
+from holdfast.core.rows import CANCELLED, FAILED, LEASED, PAUSED, READY, Run, Work
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import Situation
 from holdfast.explain.words import brief, clock, span
@@ -14,6 +14,7 @@ from holdfast.models.projection import failed_place
 from holdfast.store.contract import Store
 
 HELD_BACK_SECONDS = 10.0
+REBUILT, SKIPPED_EVENT = "rebuilt", "event skipped"  # entries of its history
 
 
 class Behind(msgspec.Struct, frozen=True):
@@ -30,6 +31,18 @@ async def behind(store: Store, s: Situation) -> Behind:
     lags = [await store.stream_lag(source, s.run.base) for source in sources]
     oldest = min((lag.oldest_at for lag in lags if lag.oldest_at is not None), default=None)
     return Behind(sum(lag.events for lag in lags), oldest, await store.horizon_age())
+
+
+async def passed_over(store: Store, run: Run) -> int:
+    """How many events people have told it to go on without, since it was last built anew."""
+    kinds = [entry.kind for entry in await store.history(run.id)] if run.entries else []
+    begin = len(kinds) - kinds[::-1].index(REBUILT) if REBUILT in kinds else 0
+    return kinds[begin:].count(SKIPPED_EVENT)
+
+
+def without(count: int) -> str:
+    """What was passed over, for the end of a summary: what it has built lacks these events."""
+    return f". {'1 event was' if count == 1 else f'{count:,} events were'} passed over" if count else ""
 
 
 def summary(s: Situation, lag: Behind) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from holdfast.core.stored import moment
@@ -26,6 +27,16 @@ def span(microseconds: int) -> str:
             count = seconds // size
             return f"{count} {unit}{'' if count == 1 else 's'}"
     return "less than a second"
+
+
+def long_span(microseconds: int) -> str:
+    """A length of time in its two largest units: `1 minute 27 seconds`, `2 hours`."""
+    seconds = max(0, microseconds) // 1_000_000
+    for (_, size), (_, below) in pairwise(_UNITS):
+        if seconds >= size:
+            rest = seconds % size
+            return span(seconds * 1_000_000) + (f" {span(rest * 1_000_000)}" if rest >= below else "")
+    return span(microseconds)
 
 
 def listed(names: Sequence[str], shown: int = NAMES_SHOWN) -> str:

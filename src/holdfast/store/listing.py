@@ -7,16 +7,54 @@ order: an index on a status would be written at every step of every run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.core.rows import RUNS
+from holdfast.core.rows import RUNS, Run
 from holdfast.store.contract import FindRuns, ListRuns
 from holdfast.store.statements import columns
 
 _RUNS: Final = columns(RUNS.columns)
 NEWEST: Final = 5_000
+INSIDE: Final = 3
+
+
+class SearchRuns(ListRuns, frozen=True, kw_only=True):
+    """A listing for people who type: a key is found by any part of it that has three characters, and by its queue.
+
+    Spaces are like dashes in keys: one reads `order 1013` where the key is `order-1013`. Ids and names of workflows are
+    found by their beginnings, as in any listing.
+    """
+
+    queue: str | None = None
+
+    @property
+    def key_part(self) -> str:
+        """What is looked for in keys."""
+        return dashed(self.search or "")
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it may be anywhere in a key; of one or two characters every key would have some."""
+        return len(self.key_part) >= INSIDE
+
+    def matches(self, run: Run, tags: Mapping[str, str]) -> bool:
+        """Whether a run with these tags is meant, on whatever page."""
+        if self.queue is not None and run.queue != self.queue:
+            return False
+        if self.search is None or not self._is_in_key(dashed(run.key or "")):
+            return ListRuns.matches(self, run, tags)
+        return ListRuns.matches(msgspec.structs.replace(self, search=None), run, tags)
+
+    def _is_in_key(self, key: str) -> bool:
+        return self.key_part in key if self.is_inside else key.startswith(self.key_part)
+
+
+def dashed(text: str) -> str:
+    """The text as it is compared with keys."""
+    return text.replace(" ", "-")
 
 
 class _Dialect(Protocol):
@@ -31,6 +69,8 @@ class _Dialect(Protocol):
     def tags_as(self, tags: tuple[tuple[str, str], ...]) -> list[Any]: ...
 
     def begins(self, name: str, mark: str) -> str: ...
+
+    def holds(self, name: str, mark: str) -> str: ...
 
 
 class _Sqlite:
@@ -51,6 +91,9 @@ class _Sqlite:
     def begins(self, name: str, mark: str) -> str:
         return f"substr({name}, 1, length({mark})) = {mark}"
 
+    def holds(self, name: str, mark: str) -> str:
+        return f"instr({name}, {mark}) > 0"
+
 
 class _Postgres:
     has_ended = "finished IS NOT NULL"
@@ -68,6 +111,9 @@ class _Postgres:
 
     def begins(self, name: str, mark: str) -> str:
         return f"starts_with({name}, {mark})"
+
+    def holds(self, name: str, mark: str) -> str:
+        return f"strpos({name}, {mark}) > 0"
 
 
 class Listing:
@@ -149,7 +195,14 @@ class Listing:
             args.append(ask.search)
             mark = dialect.mark(len(args))
             names = ("id", '"key"', "workflow")
-            where.append(f"({' OR '.join(dialect.begins(name, mark) for name in names)})")
+            found = [dialect.begins(name, mark) for name in names]
+            if isinstance(ask, SearchRuns):
+                args.append(ask.key_part)
+                looks = dialect.holds if ask.is_inside else dialect.begins
+                found.append(looks("replace(\"key\", ' ', '-')", dialect.mark(len(args))))
+            where.append(f"({' OR '.join(found)})")
+        if isinstance(ask, SearchRuns) and ask.queue is not None:
+            add("queue = {}", ask.queue)
         return where, args
 
 

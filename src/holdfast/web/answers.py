@@ -108,7 +108,7 @@ class CheckpointDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectionView(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a projection stands."""
+    """Where a projection stands; `passed_over` are events that people let it go on without."""
 
     name: str
     decider: str
@@ -118,6 +118,7 @@ class ProjectionView(msgspec.Struct, frozen=True, kw_only=True):
     lag_seconds: float
     error: str | None
     owner: str | None
+    passed_over: int = 0
 
 
 class ProjectionList(msgspec.Struct, frozen=True, kw_only=True):

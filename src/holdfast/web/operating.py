@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 
 from holdfast.authoring.events import as_event
-from holdfast.core.codec import DEFAULT_CODECS, UNTYPED
-from holdfast.core.errors import HoldfastError
+from holdfast.core.codec import UNTYPED
+from holdfast.core.errors import HoldfastError, PayloadRefused
 from holdfast.core.function_operations import Delivered, Queued, Sent, TargetEnded
 from holdfast.core.rows import Run
+from holdfast.documents.payloads import fitted
+from holdfast.explain.unfit import not_a
 from holdfast.handle import Handle
 from holdfast.web.access import Role
 from holdfast.web.answers import Accepted, BulkAnswer, BulkFailure, Done, ForkedAnswer, SentAnswer
@@ -92,12 +94,17 @@ def _payload(call: Call, name: str) -> Any:
     event = as_event("send", name, call.engine.registry)
     if event.type is UNTYPED:
         return call.body.value
-    data = msgspec.json.encode(call.body.value)
-    return DEFAULT_CODECS.decode(data, event.type, where=f"the payload of event {name}")
+    return fitted(call.body.value, event.type, subject="This")
 
 
 async def execute_input(call: Call) -> Accepted:
-    await call.engine.execute_dynamic(call.path["name"], call.body.input, command_id=call.key)
+    try:
+        await call.engine.execute_dynamic(call.path["name"], call.body.input, command_id=call.key)
+    except PayloadRefused as refused:
+        if not isinstance(refused.__cause__, msgspec.ValidationError):
+            raise
+        message = not_a(str(call.body.input.get("type")), str(refused.__cause__))
+        raise PayloadRefused(message, hint=refused.hint) from refused.__cause__
     return Accepted()
 
 

@@ -9,6 +9,7 @@ from holdfast.documents.backlog import QueueList, WorkerList, queues_of, workers
 from holdfast.documents.dead_letters import LetterPage, page_of_letters
 from holdfast.documents.definitions import DefinitionDetail, DefinitionList, definition_of, definitions_of
 from holdfast.documents.timers import TimerPage, page_of_timers
+from holdfast.explain.projections import passed_over
 from holdfast.start_options import checked_text
 from holdfast.web.answers import Done, HoldView, Me, ProjectionList, ProjectionView, StatsAnswer
 from holdfast.web.calls import Call
@@ -59,6 +60,7 @@ async def list_projections(call: Call) -> ProjectionList:
                 lag_seconds=info.lag_seconds,
                 error=info.error,
                 owner=info.owner,
+                passed_over=0 if run is None else await passed_over(call.engine.store, run),
             )
         )
     return ProjectionList(projections=tuple(shown))

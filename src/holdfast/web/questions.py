@@ -25,13 +25,17 @@ class Form(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Filter(Form, frozen=True, kw_only=True):
-    """Which runs are meant. `q` begins an id, a key or a workflow's name; `tag` is written name:value."""
+    """Which runs are meant; `tag` is written name:value.
+
+    `q` begins an id or a workflow's name, or is anywhere in a key if it has three characters; spaces are like dashes.
+    """
 
     workflow: Text | None = None
     status: list[StatusName] = []
     model: ModelName | None = None
     tag: Annotated[list[TagText], Meta(max_length=20)] = []
     q: Text | None = None
+    queue: Text | None = None
     since: Instant | None = None
     until: Instant | None = None
 

@@ -15,25 +15,26 @@ from holdfast.documents.nodes import NodePage, page_of_nodes
 from holdfast.documents.state_graph import GRAPH
 from holdfast.documents.timeline import Timeline, timeline_of
 from holdfast.start_options import checked_text, microseconds
-from holdfast.store.contract import ListRuns
+from holdfast.store.listing import SearchRuns
 from holdfast.web.answers import Change, CheckpointDetail, CheckpointList, CheckpointView, StateView, StreamPage
 from holdfast.web.calls import Call
 from holdfast.web.questions import Filter
 from holdfast.web.refusals import Refused
 
 
-def asked_runs(wanted: Filter, *, limit: int = 50, cursor: str | None = None) -> ListRuns:
+def asked_runs(wanted: Filter, *, limit: int = 50, cursor: str | None = None) -> SearchRuns:
     """What the store is asked, from what an address or a body says."""
     tags = dict(tag.split(":", 1) for tag in wanted.tag)
     for name, value in tags.items():
         checked_text(name, "a tag's name")
         checked_text(value, f"the value of tag {name}")
-    return ListRuns(
+    return SearchRuns(
         workflow=None if wanted.workflow is None else checked_text(wanted.workflow, "workflow"),
         model=wanted.model,
         status=tuple(dict.fromkeys(wanted.status)),
         tags=tuple(sorted(tags.items())),
         search=None if wanted.q is None else checked_text(wanted.q, "q"),
+        queue=None if wanted.queue is None else checked_text(wanted.queue, "queue"),
         since=None if wanted.since is None else microseconds(wanted.since),
         until=None if wanted.until is None else microseconds(wanted.until),
         limit=limit,

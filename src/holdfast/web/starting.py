@@ -6,8 +6,6 @@ import inspect
 import typing
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dag_template import DagTemplate
 from holdfast.authoring.dags import Dag
@@ -15,8 +13,9 @@ from holdfast.authoring.deciders import Decider
 from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.startable import is_state_graph
-from holdfast.core.codec import DEFAULT_CODECS
-from holdfast.core.errors import UsageError
+from holdfast.core.errors import KeyConflict, PayloadRefused, UsageError
+from holdfast.documents.payloads import fitted
+from holdfast.explain.unfit import plain_refusal
 from holdfast.web.answers import StartedAnswer
 from holdfast.web.calls import Call
 from holdfast.web.questions import StartBody
@@ -30,20 +29,34 @@ async def start_run(call: Call) -> StartedAnswer:
     key = body.key or call.key
     thing, args = bound(call.engine, body)
     began = call.engine.store.now()
-    handle: Any = await call.engine.start(
-        thing,
-        *args,
-        key=key,
-        queue=body.queue,
-        priority=body.priority,
-        tags=body.tags,
-        at=body.at,
-        paused=body.paused,
-        if_exists=body.if_exists,
-    )
+    handle = await _started(call, thing, args, key)
     (row,) = await call.engine.store.runs([handle.id])
     # A key that was there before leads to a run that is older than this request.
     return StartedAnswer(id=handle.id, key=row.key, created=key is None or row.created >= began)
+
+
+async def _started(call: Call, thing: Any, args: tuple[Any, ...], key: str | None) -> Any:
+    body: StartBody = call.body
+    try:
+        return await call.engine.start(
+            thing,
+            *args,
+            key=key,
+            queue=body.queue,
+            priority=body.priority,
+            tags=body.tags,
+            at=body.at,
+            paused=body.paused,
+            if_exists=body.if_exists,
+        )
+    except PayloadRefused as refused:
+        plain = plain_refusal(refused.message)
+        if plain == refused.message:  # such as one that is too large
+            raise
+        raise PayloadRefused(plain, hint="give a value of that type, as JSON") from refused.__cause__
+    except KeyConflict as conflict:
+        hint = "use another key, or the input that the run of this key was started with"
+        raise KeyConflict(conflict.message, hint=hint) from conflict
 
 
 def bound(engine: Engine, body: StartBody) -> tuple[Any, tuple[Any, ...]]:
@@ -93,7 +106,7 @@ def _converted(function: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[
 def _value(value: Any, annotation: Any, name: str) -> Any:
     if annotation is Any:
         return value
-    return DEFAULT_CODECS.decode(msgspec.json.encode(value), annotation, where=f"argument {name!r}")
+    return fitted(value, annotation, subject=f"Argument {name!r}")
 
 
 def _made(dag: type[Dag], values: dict[str, Any]) -> Dag:

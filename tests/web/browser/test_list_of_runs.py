@@ -63,6 +63,39 @@ def test_typing_searches_and_a_tag_can_be_clicked(tab: Tab) -> None:
     assert "tag=plan%3Afamily" in page.url
 
 
+def test_enter_opens_the_only_hit(tab: Tab) -> None:
+    page = tab.go("/runs")
+    page.locator(ROWS).first.wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("order-1004")
+    page.keyboard.press("Enter")
+    page.locator(".run-title", has_text="order-1004").wait_for()
+
+
+def test_rows_say_why_a_run_stands_still(tab: Tab, api: Api) -> None:
+    """Who is to do something about it sees it without opening each."""
+    page = tab.go("/runs?status=failed")
+    row = page.locator(f"tr[data-run='{tab.world.runs['failed-too']}']")
+    row.locator(".why", has_text="charge_card: BankBusy").wait_for()
+    tab.go("/runs?status=suspended")
+    waiting = {run["id"]: run.get("waits_for") for run in api.get("runs?status=suspended")["runs"]}
+    for run, words in waiting.items():
+        if words:
+            page.locator(f"tr[data-run='{run}'] .why", has_text=words).wait_for()
+
+
+def test_only_what_fits_the_selection_is_offered(tab: Tab) -> None:
+    page = tab.go("/runs?status=failed")
+    page.locator(f"tr[data-run='{tab.world.runs['failed-bulk']}'] input[type=checkbox]").check()
+    bar = page.get_by_role("toolbar", name="Actions for the selected runs")
+    assert bar.locator(".bulk-actions button").all_inner_texts() == ["Retry"]
+    bar.get_by_role("button", name="Retry").click()
+    tab.confirm("Retry")
+    tab.told("1 run retried")
+    page.locator(".toast").get_by_role("link", name="Open it").click()
+    page.locator(".run-title", has_text="order-1213").wait_for()
+
+
 def test_a_list_without_a_match_says_what_to_do(tab: Tab) -> None:
     """Empty states tell what to do."""
     page = tab.go("/runs?q=there-is-none&status=failed")
@@ -161,10 +194,14 @@ def test_the_keyboard_is_enough(tab: Tab) -> None:
 
 
 def test_a_narrow_screen_shows_the_list_without_sideways_scrolling(tab: Tab) -> None:
-    """360 px: rows become two lines each, and nothing is wider than the screen."""
+    """360 px: rows become cards, and neither the page nor a table in it is wider than the screen."""
     tab.page.set_viewport_size({"width": 360, "height": 740})
     for place in ("/runs", "/queues", "/timers", "/dead", "/projections", "/definitions", "/settings"):
         page: Any = tab.go(place)
         page.locator("h1").wait_for()
         page.locator(".loading").first.wait_for(state="detached")
         assert page.evaluate("document.scrollingElement.scrollWidth") <= 360, place
+        wide = (
+            "[...document.querySelectorAll('.table-wrap')].filter(each => each.scrollWidth > each.clientWidth).length"
+        )
+        assert page.evaluate(wide) == 0, place

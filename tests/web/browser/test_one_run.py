@@ -116,6 +116,34 @@ def test_an_event_that_a_run_waits_for_is_sent(tab: Tab) -> None:
     page.locator(".payload", has_text="account-ada").first.wait_for()
 
 
+def test_the_dialog_says_what_the_event_carries(tab: Tab) -> None:
+    """The fields of the event's type, to be filled in; and a refusal stands where it was caused."""
+    tab.expected = ("422",)
+    page = tab.open("onboard-Grace")
+    page.get_by_role("button", name="Send membership-rejected", exact=True).click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_role("list", name="Fields of Decision").locator("li", has_text="by").wait_for()
+    assert '"by": ""' in dialog.locator("textarea").input_value()
+    dialog.locator("textarea").fill('{"who": "nobody"}')
+    tab.confirm("Send")
+    dialog.locator("[role=alert]", has_text="by").wait_for()
+    page.locator(".toast").wait_for(state="detached")
+
+
+def test_what_is_waited_for_is_said_once(tab: Tab) -> None:
+    """Whole ids and the same wait in three places make nobody wiser."""
+    page = tab.open("parent")
+    page.locator(".explanation .headline", has_text="since").wait_for()
+    assert page.locator(".causes li, .waits li").count() == 2
+    assert tab.world.runs["parent"][:18] not in page.locator(".explanation").inner_text()
+
+
+def test_show_the_error_shows_all_of_it(tab: Tab) -> None:
+    page = tab.open("failed-too")
+    page.get_by_role("button", name="Show the error").click()
+    page.locator(".tab-details .failure pre", has_text="Traceback").wait_for()
+
+
 def test_broken_json_is_not_sent(tab: Tab) -> None:
     page = tab.open("onboard-Grace")
     page.get_by_role("button", name="Send event").click()
@@ -128,7 +156,8 @@ def test_a_question_is_answered(tab: Tab) -> None:
     """Approvals: the question and its form stand above everything else."""
     page = tab.open("agent")
     page.locator(".question", has_text="may I send this").get_by_role("button", name="yes").click()
-    page.locator(".question").get_by_role("button", name="Answer").click()
+    page.locator("dialog[open]", has_text="Answer yes?").wait_for()
+    tab.confirm("Answer yes")
     tab.status("completed")
     page.locator(".question").wait_for(state="detached")
 
@@ -165,6 +194,31 @@ def test_a_graph_has_live_states_attempts_and_the_way_that_was_taken(tab: Tab) -
     moved = drawing.get_attribute("transform")
     page.keyboard.press("ArrowLeft")
     assert drawing.get_attribute("transform") != moved
+
+
+def test_a_box_grows_with_what_is_written_in_it(tab: Tab, api: Api) -> None:
+    """A text that comes later is not cut to the room that was there before."""
+    later: list[str] = []
+
+    def told(route: Any) -> None:
+        answer = route.fetch()
+        view = answer.json()
+        for node in view["nodes"]:
+            if later and node["id"] == "pack":
+                node.update(detail=later[0], attempts=12)
+        route.fulfill(response=answer, json=view)
+
+    tab.page.route("**/api/v1/runs/*/graph*", told)
+    run = api.post("runs", {"workflow": "order", "kwargs": {"number": 3}, "key": "grows", "paused": True})["id"]
+    page = tab.go(f"/runs/{run}?tab=graph")
+    node = page.locator(".node[data-node=pack]")
+    node.wait_for()
+    before = float(node.locator(".ground").get_attribute("width"))
+    later.append("needs 2 of 2 boxes first")
+    api.post(f"runs/{run}/resume", {})
+    node.locator(".node-detail", has_text=re.compile("boxes first$")).wait_for()
+    node.locator(".badge", has_text="12").wait_for()
+    assert float(node.locator(".ground").get_attribute("width")) > before
 
 
 def test_loops_are_drawn_as_such(tab: Tab) -> None:

@@ -19,6 +19,24 @@ def test_queues_say_what_waits_and_which_nobody_serves(tab: Tab) -> None:
     page.locator("tr", has_text="alive").locator("td", has_text=re.compile("^in ")).wait_for()
 
 
+def test_queues_lead_to_their_runs_and_to_the_worker_that_is_missing(tab: Tab) -> None:
+    """What waits can be opened, what runs is named, and what is missing is a command."""
+    page = tab.go("/queues")
+    page.locator(".command", has_text="--queue gpu").wait_for()
+    page.locator(".doing").get_by_role("link", name="watch", exact=True).wait_for()
+    page.locator("tr", has_text="gpu").locator("td[data-label=Ready] a").first.click()
+    page.locator("table.runs td.c-key", has_text="render-240").wait_for()
+    assert page.locator("table.runs tbody tr").count() == 1
+    page.get_by_role("button", name="queue gpu").click()
+    page.locator("table.runs tbody tr").nth(1).wait_for()
+
+
+def test_what_waits_for_a_person_is_counted_beside_its_page(tab: Tab, api: Api) -> None:
+    letters = len(api.get("dead")["letters"])
+    page = tab.go("/runs")
+    page.locator(".navigation a", has_text="Dead letters").locator(".count-badge", has_text=str(letters)).wait_for()
+
+
 def test_timers_are_listed_with_their_runs(tab: Tab) -> None:
     page = tab.go("/timers")
     row = page.locator(f"tr:has(a[title='{tab.world.runs['sleeping']}'])")
@@ -36,12 +54,22 @@ def test_a_dead_letter_is_replayed(tab: Tab, api: Api) -> None:
     letter.get_by_role("button", name="Replay").click()
     page.locator("dialog[open]", has_text="comes back here").wait_for()
     tab.confirm("Replay")
-    letter.wait_for(state="detached")
+    # The card stays, and says what became of it.
+    told = page.locator(".letter.replayed", has_text="account.Letter")
+    told.locator(".letter-outcome", has_text="replayed: worked").wait_for()
+    told.get_by_role("link", name="run grace").click()
+    page.locator(".run-title", has_text="grace").wait_for()
+    page.locator(".toast").wait_for(state="detached")
 
 
-def test_a_dead_letter_is_discarded(tab: Tab) -> None:
+def test_a_dead_letter_that_dies_again_says_so_and_is_discarded(tab: Tab) -> None:
+    """Nothing was repaired, so the event cannot be read this time either."""
     page = tab.go("/dead")
     letter = page.locator(".letter", has_text="membership-approved")
+    letter.locator(".leaf", has_text='who: "nobody"').wait_for()
+    letter.get_by_role("button", name="Replay").click()
+    tab.confirm("Replay")
+    letter.locator(".letter-outcome", has_text="replayed: failed again").wait_for()
     letter.get_by_role("button", name="Discard").click()
     page.locator("dialog[open]", has_text="for good").wait_for()
     tab.confirm("Discard")
@@ -93,6 +121,16 @@ def test_a_definition_shows_its_graph_before_it_runs_and_starts(tab: Tab) -> Non
     page.locator(".facts .tag", has_text="from:page").wait_for()
 
 
+def test_an_argument_that_does_not_fit_is_told_in_the_form(tab: Tab) -> None:
+    """What was typed stays, and the refusal stands beside it."""
+    tab.expected = ("422", "400")
+    page = tab.go("/definitions/order")
+    page.get_by_label("number").fill("abc")
+    page.get_by_role("button", name="Start").click()
+    page.locator(".start-form [role=alert]", has_text="number").wait_for()
+    assert page.get_by_label("number").input_value() == "abc"
+
+
 def test_a_decider_is_given_an_input(tab: Tab, api: Api) -> None:
     """The input's class and its fields; a new instance begins with the first one."""
     page = tab.go("/definitions/account")
@@ -138,7 +176,7 @@ def test_a_server_that_went_away_is_told_with_the_command_that_starts_it(tab: Ta
     """Error states tell what to do, and the page goes on when the server is back."""
     tab.expected = ("Failed to load resource", "net::ERR")
     page = tab.go("/queues")
-    page.locator("tr", has_text="gpu").wait_for()
+    page.locator("tr", has_text="gpu").first.wait_for()
     page.route("**/api/v1/**", lambda route: route.abort())
     page.keyboard.type("gt")
     page.locator(".trouble", has_text="does not answer").first.wait_for()

@@ -9,7 +9,7 @@ import { Loading, Trouble } from "../parts/states";
 import { lookOf } from "../parts/status";
 import type { Placed, Point } from "./layout";
 import { cornered, middle, smooth } from "./shapes";
-import { fitted, type Laid, NODE_HEIGHT, useLayout } from "./use_layout";
+import { badgeOf, badgeWidth, fitted, type Laid, NODE_HEIGHT, secondLine, useLayout } from "./use_layout";
 import { useViewport, type Viewport } from "./viewport";
 
 const FAR = 0.28; // below this scale words cannot be read
@@ -156,9 +156,10 @@ function NodeView({ node, at, width, selected, plain, choose }: NodeProps) {
   const text = stateless ? 14 : 36;
   const left = at.x - width / 2;
   const top = at.y - NODE_HEIGHT / 2;
-  const badge = group && !node.label.endsWith(`(${node.count})`) ? `×${node.count}` : group ? "" : node.attempts > 1 ? String(node.attempts) : "";
-  const badgeWidth = badge ? badge.length * 7 + 10 : 0;
-  const room = width - text - 8 - badgeWidth;
+  const second = secondLine(node);
+  const badge = badgeOf(node);
+  const badgeRoom = badgeWidth(badge);
+  const room = width - text - 8 - badgeRoom;
   const words = `${node.label}${stateless ? "" : `, ${look.word}`}${group ? `, ${node.count} nodes` : node.attempts > 1 ? `, ${node.attempts} attempts` : ""}`;
   return (
     <g
@@ -184,18 +185,18 @@ function NodeView({ node, at, width, selected, plain, choose }: NodeProps) {
           <IconAt name={look.icon} x={left + 14} y={at.y - 8} size={16} />
         </g>
       )}
-      <text class="node-label" x={left + text} y={at.y - (node.detail || node.kind ? 3 : -4)}>
+      <text class="node-label" x={left + text} y={at.y - (node.states || second ? 3 : -4)}>
         {fitted(node.label, room)}
       </text>
-      {!node.states && (
+      {!node.states && second && (
         <text class="node-detail" x={left + text} y={at.y + 13}>
-          {fitted(node.detail || node.kind, width - text - 8, 0.82)}
+          {fitted(second, width - text - 8, 0.82)}
         </text>
       )}
       {badge && (
         <g class="badge">
-          <rect x={left + width - badgeWidth - 6} y={top + 5} width={badgeWidth} height="16" rx="8" />
-          <text x={left + width - badgeWidth / 2 - 6} y={top + 16.5}>
+          <rect x={left + width - badgeRoom - 6} y={top + 5} width={badgeRoom} height="16" rx="8" />
+          <text x={left + width - badgeRoom / 2 - 6} y={top + 16.5}>
             {badge}
           </text>
         </g>

@@ -1,4 +1,4 @@
-/** A layout for a graph that changes: computed in a worker, anew only when its shape is another one. */
+/** A layout for a graph that changes: computed in a worker, anew only when its shape or the size of a box is another one. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { GraphNode, GraphView } from "../contract";
@@ -33,6 +33,8 @@ export const NODE_HEIGHT = 42;
 const NARROWEST = 116;
 const WIDEST = 280;
 const BESIDE_TEXT = 52;
+const DETAIL_WIDEST = 190;
+const STEP = 8;
 
 let canvas: CanvasRenderingContext2D | null = null;
 const widths = new Map<string, number>();
@@ -57,9 +59,30 @@ export function fitted(text: string, room: number, scale = 1): string {
 }
 
 export function widthOf(node: GraphNode): number {
-  const second = textWidth(node.detail || node.kind) * 0.82;
-  const badge = node.count !== null && !node.label.endsWith(`(${node.count})`) ? 34 : node.attempts > 1 ? 26 : 0;
-  return Math.round(Math.max(NARROWEST, Math.min(WIDEST, Math.max(textWidth(node.label), Math.min(second, 150)) + BESIDE_TEXT + badge)));
+  const second = textWidth(secondLine(node)) * 0.82;
+  const first = textWidth(node.label) + badgeWidth(badgeOf(node));
+  const width = Math.max(first, Math.min(second, DETAIL_WIDEST)) + BESIDE_TEXT;
+  // In steps: a number that grows from 9 to 10 moves nothing.
+  return Math.max(NARROWEST, Math.min(WIDEST, Math.ceil(width / STEP) * STEP));
+}
+
+// What nearly every node is explains none of them.
+const ORDINARY = new Set(["method", "function", "node", "step"]);
+
+/** What stands below the label. */
+export function secondLine(node: GraphNode): string {
+  return node.detail || (ORDINARY.has(node.kind) ? "" : node.kind);
+}
+
+/** How many there are of it, or how often it was tried, unless its label says so. */
+export function badgeOf(node: GraphNode): string {
+  if (node.count === null) return node.attempts > 1 ? String(node.attempts) : "";
+  const told = node.label.replace(/[.,\s\u00a0\u202f](?=\d{3})/g, "");
+  return told.endsWith(`(${node.count})`) ? "" : `×${node.count}`;
+}
+
+export function badgeWidth(badge: string): number {
+  return badge ? badge.length * 7 + 10 : 0;
 }
 
 export interface Laid {
@@ -71,9 +94,10 @@ export interface Laid {
 /** The latest layout, kept while the next one is computed. States are always those of `view`. */
 export function useLayout(view: GraphView): { laid: Laid | null; error: Error | null } {
   const shape = useMemo(
-    () => JSON.stringify([view.direction, view.nodes.map((node) => [node.id, node.label, node.count]), view.edges.map((edge) => [edge.from, edge.to, edge.loop, edge.label])]),
+    () => JSON.stringify([view.direction, view.nodes.map((node) => node.id), view.edges.map((edge) => [edge.from, edge.to, edge.loop, edge.label])]),
     [view],
   );
+  const sizes = useMemo(() => view.nodes.map(widthOf).join(), [view]);
   const [held, setHeld] = useState<{ shape: string; placed: Placed; widths: number[]; view: GraphView } | null>(null);
   const [error, setError] = useState<Error | null>(null);
   useEffect(() => {
@@ -93,8 +117,9 @@ export function useLayout(view: GraphView): { laid: Laid | null; error: Error | 
     return () => {
       stale = true;
     };
-  }, [shape]);
+  }, [shape, sizes]);
   if (!held) return { laid: null, error };
-  // While a new shape is laid out, the old one is shown with the states that it had.
+  // While a new shape is laid out, the old one is shown with the states that it had; a box that only grows shows its new
+  // state at once, and its whole text a moment later.
   return { laid: { view: held.shape === shape ? view : held.view, placed: held.placed, widths: held.widths }, error };
 }

@@ -3,7 +3,8 @@
 import { useState } from "preact/hooks";
 import { post, segment } from "../api";
 import type { Definition } from "../contract";
-import { complain, say } from "../parts/toast";
+import { Refused } from "../parts/dialog";
+import { say } from "../parts/toast";
 import { to } from "../router";
 import { JsonInput, readValue } from "../run/json_input";
 import { useRefusal } from "../session";
@@ -13,6 +14,7 @@ export function ExecuteForm({ definition }: { definition: Definition }) {
   const [type, setType] = useState(types[0] ?? "");
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
+  const [refused, setRefused] = useState<unknown>(null);
   // One filling of the form is one command, however often the button is pressed.
   const [command, setCommand] = useState(() => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`);
   const refusal = useRefusal("operate");
@@ -21,12 +23,13 @@ export function ExecuteForm({ definition }: { definition: Definition }) {
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
+    setRefused(null);
     try {
       await post(`deciders/${segment(definition.name)}/execute`, { input: { type, ...(read.value as object) } }, command);
       say(`${type} was applied.`, { text: "See its instances", address: to(["runs"], { workflow: definition.name }) });
       setCommand(crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`);
     } catch (error) {
-      complain(error, type);
+      setRefused(error);
     }
     setBusy(false);
   };
@@ -50,6 +53,7 @@ export function ExecuteForm({ definition }: { definition: Definition }) {
         </p>
       )}
       <p class="muted small">An instance begins with its first input; which one it is for follows from the fields.</p>
+      <Refused error={refused} />
       <div class="start-buttons">
         <button type="submit" class="primary" disabled={busy || refusal !== null || read.as !== "object"} title={refusal ?? (read.as !== "object" ? "the fields are a JSON object" : "")}>
           {busy ? "Working…" : "Execute"}

@@ -33,7 +33,7 @@ export function ProjectionsPage() {
       )}
       {projections.value && projections.value.projections.length > 0 && (
         <div class="table-wrap">
-          <table>
+          <table class="narrow-cards">
             <thead>
               <tr>
                 <th>Status</th>
@@ -82,14 +82,14 @@ function ProjectionRow({ projection, changed }: { projection: Projection; change
   return (
     <>
       <tr>
-        <td>
+        <td data-label="Status">
           <StatusBadge state={projection.status} />
         </td>
-        <td class="strong">{projection.name}</td>
-        <td>{projection.decider}</td>
-        <td class="right">{count(projection.position)}</td>
-        <td class={`right ${projection.behind > 0 ? "strong" : "muted"}`}>{projection.behind > 0 ? count(projection.behind) : "up to date"}</td>
-        <td class="right">{projection.lag_seconds ? seconds(projection.lag_seconds) : <span class="muted">–</span>}</td>
+        <td class="strong" data-label="Projection">{projection.name}</td>
+        <td data-label="Of">{projection.decider}</td>
+        <td class="right" data-label="Position">{count(projection.position)}</td>
+        <td data-label="Behind" class={`right ${projection.behind > 0 ? "strong" : "muted"}`}>{projection.behind > 0 ? count(projection.behind) : "up to date"}</td>
+        <td class="right" data-label="Lag">{projection.lag_seconds ? seconds(projection.lag_seconds) : <span class="muted">–</span>}</td>
         <td class="row-actions">
           {offered.map(({ word, refusal, confirm }) => (
             <button key={word} type="button" class="small" disabled={refusal !== null} title={refusal ?? ""} onClick={() => ask(confirm)}>

@@ -10,6 +10,7 @@ export interface RunFilter {
   tags: string[];
   search: string;
   since: string;
+  queue: string;
 }
 
 export const SINCE: Record<string, [label: string, milliseconds: number]> = {
@@ -27,6 +28,7 @@ export function filterOf(query: URLSearchParams): RunFilter {
     tags: query.getAll("tag"),
     search: query.get("q") ?? "",
     since: query.get("since") ?? "",
+    queue: query.get("queue") ?? "",
   };
 }
 
@@ -38,6 +40,7 @@ export function parametersOf(filter: RunFilter): Parameters {
     tag: filter.tags,
     q: filter.search,
     since: filter.since,
+    queue: filter.queue,
   };
 }
 
@@ -51,9 +54,10 @@ export function queryOf(filter: RunFilter, now: number): Query {
     tag: filter.tags,
     q: filter.search,
     since: length === undefined ? filter.since : new Date(now - length).toISOString(),
+    queue: filter.queue,
   };
 }
 
 export function isEmpty(filter: RunFilter): boolean {
-  return !(filter.statuses.length || filter.workflow || filter.model || filter.tags.length || filter.search || filter.since);
+  return !(filter.statuses.length || filter.workflow || filter.model || filter.tags.length || filter.search || filter.since || filter.queue);
 }

@@ -1,7 +1,8 @@
 /** All runs: how many are in which state, narrowed down, opened, and operated many at a time. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { MODELS, type Definition, type Run, STATUSES } from "../contract";
+import { get } from "../api";
+import { MODELS, type Definition, type Run, type RunPage, STATUSES } from "../contract";
 import { count, shortId } from "../format";
 import { Empty, Loading, Trouble } from "../parts/states";
 import { Icon } from "../parts/icons";
@@ -11,7 +12,7 @@ import { Ago, Lasted } from "../parts/time";
 import { useResource } from "../resource";
 import { go, type Place, setQuery, to } from "../router";
 import { BulkBar } from "./runs_bulk";
-import { filterOf, isEmpty, parametersOf, type RunFilter, SINCE } from "./run_filter";
+import { filterOf, isEmpty, parametersOf, queryOf, type RunFilter, SINCE } from "./run_filter";
 import { type RunList, useRunList } from "./run_list";
 
 export function RunsPage({ place }: { place: Place }) {
@@ -61,6 +62,9 @@ export function RunsPage({ place }: { place: Place }) {
       <header class="page-head">
         <h1 id="runs-title">Runs</h1>
         <FreshButton list={list} />
+        <a class="button small start-link" href={to(["definitions"])}>
+          <Icon name="plus" size={12} /> Start a run
+        </a>
       </header>
       <Chips filter={filter} list={list} />
       <Filters filter={filter} focus={place.query.get("focus") === "search"} />
@@ -173,8 +177,26 @@ function Filters({ filter, focus }: { filter: RunFilter; focus: boolean }) {
     clearTimeout(timer.current);
     timer.current = window.setTimeout(() => setQuery(changes), 250);
   };
+  /** What was typed is looked for at once, and a single hit is opened. */
+  const openOnly = async () => {
+    clearTimeout(timer.current);
+    const typed = { ...filter, search: search.trim(), workflow: workflow.trim() };
+    setQuery({ q: typed.search, workflow: typed.workflow });
+    if (typed.search === "") return;
+    try {
+      const { runs } = await get<RunPage>("runs", { ...queryOf(typed, Date.now()), limit: 2 });
+      const only = runs[0];
+      if (only && runs.length === 1 && input.current?.value.trim() === typed.search) go(to(["runs", only.id]));
+    } catch {
+      // The list asks the same, and tells what is wrong.
+    }
+  };
   return (
-    <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
+    <form
+      class="filters"
+      role="search"
+      onSubmit={(event) => event.preventDefault()}
+    >
       <label class="search">
         <Icon name="search" />
         <input
@@ -187,6 +209,9 @@ function Filters({ filter, focus }: { filter: RunFilter; focus: boolean }) {
           onInput={(event) => {
             setSearch(event.currentTarget.value);
             later({ q: event.currentTarget.value.trim() });
+          }}
+          onKeyDown={(event) => {
+            if (event.key === "Enter") void openOnly();
           }}
         />
         <kbd aria-hidden="true">/</kbd>
@@ -235,6 +260,11 @@ function Filters({ filter, focus }: { filter: RunFilter; focus: boolean }) {
           setTag("");
         }}
       />
+      {filter.queue && (
+        <button type="button" class="tag removable" title="Remove this filter" onClick={() => setQuery({ queue: null })}>
+          queue {filter.queue} <Icon name="close" size={10} />
+        </button>
+      )}
       {filter.tags.map((each) => (
         <button key={each} type="button" class="tag removable" title="Remove this filter" onClick={() => setQuery({ tag: filter.tags.filter((tag) => tag !== each) })}>
           {each} <Icon name="close" size={10} />
@@ -251,6 +281,7 @@ function Filters({ filter, focus }: { filter: RunFilter; focus: boolean }) {
 
 function Row({ run, marked, selected, toggle }: { run: Run; marked: boolean; selected: boolean; toggle: () => void }) {
   const address = to(["runs", run.id]);
+  const why = whyOf(run);
   const open = (event: MouseEvent) => {
     const target = event.target as HTMLElement;
     if (target.closest("a,button,input,label") || getSelection()?.toString()) return;
@@ -272,6 +303,11 @@ function Row({ run, marked, selected, toggle }: { run: Run; marked: boolean; sel
       </td>
       <td class="c-key" title={run.key ?? ""}>
         {run.key ?? <span class="muted">–</span>}
+        {why && (
+          <span class="why" title={why}>
+            {why}
+          </span>
+        )}
       </td>
       <td class="c-tags">
         {Object.entries(run.tags).map(([name, value]) => (
@@ -291,6 +327,14 @@ function Row({ run, marked, selected, toggle }: { run: Run; marked: boolean; sel
       </td>
     </tr>
   );
+}
+
+/** Why it stands still, or ended as it did. */
+function whyOf(run: Run): string {
+  if (run.status === "suspended" && run.waits_for) return /^(event|run|until)\b/.test(run.waits_for) ? `waits: ${run.waits_for}` : run.waits_for;
+  if (!["paused", "failed", "suspended"].includes(run.status)) return "";
+  // In a column there is room for which node and which error.
+  return (run.reason ?? "").replace(/^node (\S+) gave up after \d+ attempts?: /, "$1: ").replace(/ \(path .*$/, "");
 }
 
 function NoRuns({ filter }: { filter: RunFilter }) {

@@ -6,15 +6,17 @@ import type { BulkDone } from "../contract";
 import { plural } from "../format";
 import { useConfirm } from "../parts/dialog";
 import { complain, say } from "../parts/toast";
+import { to } from "../router";
 import { useRefusal } from "../session";
-import { queryOf, type RunFilter } from "./run_filter";
+import { parametersOf, queryOf, type RunFilter } from "./run_filter";
 import type { RunList } from "./run_list";
 
+// The order of the buttons: what helps first, what cannot be taken back last. `of` are the statuses in which it does something.
 const ACTIONS = {
-  cancel: { word: "Cancel", done: "cancelled", text: "Each of them is asked to stop; what it has to undo is undone first. Runs that have ended are left alone.", danger: true },
-  pause: { word: "Pause", done: "paused", text: "Nothing new of them begins until they are resumed. What is running now goes on to its end.", danger: false },
-  resume: { word: "Resume", done: "resumed", text: "They go on where they were paused. Runs that are not paused are left alone.", danger: false },
-  retry: { word: "Retry", done: "retried", text: "What failed in them is tried again; what was done stays done. Runs that did not fail are left alone.", danger: false },
+  retry: { word: "Retry", done: "retried", text: "What failed in them is tried again; what was done stays done. Runs that did not fail are left alone.", danger: false, of: ["failed"] },
+  resume: { word: "Resume", done: "resumed", text: "They go on where they were paused. Runs that are not paused are left alone.", danger: false, of: ["paused"] },
+  pause: { word: "Pause", done: "paused", text: "Nothing new of them begins until they are resumed. What is running now goes on to its end.", danger: false, of: ["pending", "running", "suspended"] },
+  cancel: { word: "Cancel", done: "cancelled", text: "Each of them is asked to stop; what it has to undo is undone first. Runs that have ended are left alone.", danger: true, of: ["pending", "running", "suspended", "paused"] },
 } as const;
 type Action = keyof typeof ACTIONS;
 
@@ -38,6 +40,9 @@ export function BulkBar({ filter, list, selected, everything, clear }: Props) {
   const [ask, dialog] = useConfirm();
   const refusal = useRefusal("admin");
   const all = matching && everything;
+  const statuses = all ? filter.statuses : list.runs.filter((run) => selected.has(run.id)).map((run) => run.status);
+  // Without a status to go by, all of them may fit some.
+  const offered = (Object.keys(ACTIONS) as Action[]).filter((action) => (all && statuses.length === 0) || statuses.some((status) => (ACTIONS[action].of as readonly string[]).includes(status)));
   const what = all ? "all runs that match the filters" : plural(selected.size, "run");
 
   const confirm = (action: Action) => {
@@ -58,7 +63,7 @@ export function BulkBar({ filter, list, selected, everything, clear }: Props) {
         const parts = [`${plural(answer.done, "run")} ${done}`];
         if (answer.skipped) parts.push(`${answer.skipped} left alone`);
         if (answer.more) parts.push("there are more: repeat it");
-        say(parts.join(", "));
+        say(parts.join(", "), answer.done > 0 ? whereabouts(filter, all ? [] : [...selected]) : null);
         for (const failed of answer.failed.slice(0, 2)) complain(new Error(failed.message), `${word} ${failed.id}`);
         clear();
         list.renew();
@@ -74,7 +79,8 @@ export function BulkBar({ filter, list, selected, everything, clear }: Props) {
         </button>
       )}
       <span class="bulk-actions">
-        {(Object.keys(ACTIONS) as Action[]).map((action) => (
+        {offered.length === 0 && <span class="muted">They have ended: nothing can be done with them here.</span>}
+        {offered.map((action) => (
           <button key={action} type="button" disabled={refusal !== null} title={refusal ?? ""} class={ACTIONS[action].danger ? "danger-quiet" : ""} onClick={() => confirm(action)}>
             {ACTIONS[action].word}
           </button>
@@ -86,4 +92,11 @@ export function BulkBar({ filter, list, selected, everything, clear }: Props) {
       {dialog}
     </div>
   );
+}
+
+/** Where those are now: their status may have taken them out of the list. */
+function whereabouts(filter: RunFilter, ids: string[]): { text: string; address: string } | null {
+  if (ids.length === 1 && ids[0]) return { text: "Open it", address: to(["runs", ids[0]]) };
+  if (filter.statuses.length === 0) return null;
+  return { text: "Show them, in any status", address: to(["runs"], parametersOf({ ...filter, statuses: [] })) };
 }

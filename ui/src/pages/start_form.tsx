@@ -3,7 +3,8 @@
 import { useState } from "preact/hooks";
 import { post } from "../api";
 import type { Definition, Parameter } from "../contract";
-import { complain, say } from "../parts/toast";
+import { Refused } from "../parts/dialog";
+import { say } from "../parts/toast";
 import { go, to } from "../router";
 import { JsonInput, readValue } from "../run/json_input";
 import { useRefusal } from "../session";
@@ -14,6 +15,7 @@ export function StartForm({ definition }: { definition: Definition }) {
   const [tags, setTags] = useState("");
   const [paused, setPaused] = useState(false);
   const [busy, setBusy] = useState(false);
+  const [refused, setRefused] = useState<unknown>(null);
   const refusal = useRefusal("operate");
   const cannot = !definition.known_here ? "the code of this workflow is not loaded here" : definition.model === "projection" ? "it runs by itself, wherever a worker knows it" : null;
   if (cannot) {
@@ -30,6 +32,7 @@ export function StartForm({ definition }: { definition: Definition }) {
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
+    setRefused(null);
     try {
       const kwargs = Object.fromEntries(given.map((parameter) => [parameter.name, valueFor(parameter, texts[parameter.name] ?? "")]));
       const labels = Object.fromEntries(tags.split(/[\s,]+/).filter(Boolean).map((tag) => tag.split(/:(.*)/s).slice(0, 2)));
@@ -43,7 +46,7 @@ export function StartForm({ definition }: { definition: Definition }) {
       say(started.created ? `Started ${definition.name}.` : `There was a run with the key ${key} already; nothing was started.`);
       go(to(["runs", started.id]));
     } catch (error) {
-      complain(error, `Start ${definition.name}`);
+      setRefused(error);
       setBusy(false);
     }
   };
@@ -77,6 +80,7 @@ export function StartForm({ definition }: { definition: Definition }) {
       <label class="check-field">
         <input type="checkbox" checked={paused} onChange={(event) => setPaused(event.currentTarget.checked)} /> paused, so that nothing begins yet
       </label>
+      <Refused error={refused} />
       <div class="start-buttons">
         <button type="submit" class="primary" disabled={busy || refusal !== null || missing.length > 0 || broken} title={refusal ?? (missing.length ? `missing: ${missing.map((each) => each.name).join(", ")}` : "")}>
           {busy ? "Starting…" : "Start"}

@@ -26,12 +26,13 @@ export function TimersPage() {
       )}
       {timers.items && timers.items.length > 0 && (
         <div class="table-wrap">
-          <table>
+          <table class="narrow-cards">
             <thead>
               <tr>
                 <th>Due</th>
                 <th>Kind</th>
                 <th>Workflow</th>
+                <th>Key</th>
                 <th>Node</th>
                 <th>Run</th>
               </tr>
@@ -39,7 +40,7 @@ export function TimersPage() {
             <tbody>
               {timers.items.map((timer) => (
                 <tr key={`${timer.run} ${timer.node} ${timer.kind}`}>
-                  <td class="nowrap">
+                  <td class="nowrap" data-label="Due">
                     <span class="strong">
                       <Ago at={timer.due_at} />
                     </span>{" "}
@@ -48,14 +49,17 @@ export function TimersPage() {
                     </span>
                     {timer.overdue_seconds > LATE_SECONDS && <span class="bad-text small"> overdue by {seconds(timer.overdue_seconds)}: does a worker serve its queue?</span>}
                   </td>
-                  <td>{timer.kind}</td>
-                  <td>
+                  <td data-label="Kind">{timer.kind}</td>
+                  <td data-label="Workflow">
                     <a href={to(["definitions", timer.workflow])}>{timer.workflow}</a>
                   </td>
-                  <td>
+                  <td data-label="Key" class="strong">
+                    {timer.key ? <a href={to(["runs", timer.run])}>{timer.key}</a> : <span class="muted">–</span>}
+                  </td>
+                  <td data-label="Node">
                     <code>{timer.node}</code>
                   </td>
-                  <td>
+                  <td data-label="Run">
                     <a href={to(["runs", timer.run])} title={timer.run}>
                       <code>{shortId(timer.run)}</code>
                     </a>

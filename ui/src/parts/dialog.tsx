@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { complain } from "./toast";
+import { ApiError } from "../api";
 
 export function Dialog({ title, onClose, children, wide = false }: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
   const element = useRef<HTMLDialogElement>(null);
@@ -32,6 +32,18 @@ export function Dialog({ title, onClose, children, wide = false }: { title: stri
   );
 }
 
+/** A refusal, where it was caused: what is behind an open dialog is not read. */
+export function Refused({ error }: { error: unknown }) {
+  if (error === null || error === undefined) return null;
+  const message = error instanceof Error ? error.message : String(error);
+  return (
+    <div class="refused" role="alert">
+      <p class="bad-text prewrap">{message}</p>
+      {error instanceof ApiError && error.hint && <p class="muted prewrap">{error.hint}</p>}
+    </div>
+  );
+}
+
 export interface Confirmation {
   title: string;
   /** What will happen, in one or two sentences. */
@@ -50,14 +62,16 @@ export interface Confirmation {
 export function ConfirmDialog({ asked, onClose }: { asked: Confirmation; onClose: () => void }) {
   const [busy, setBusy] = useState(false);
   const [text, setText] = useState("");
+  const [refused, setRefused] = useState<unknown>(null);
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
+    setRefused(null);
     try {
       await asked.act(text);
       onClose();
     } catch (error) {
-      complain(error, asked.button);
+      setRefused(error);
       setBusy(false);
     }
   };
@@ -82,6 +96,7 @@ export function ConfirmDialog({ asked, onClose }: { asked: Confirmation; onClose
             From a terminal: <code>{asked.command}</code>
           </p>
         )}
+        <Refused error={refused} />
         <div class="dialog-buttons">
           <button type="button" onClick={onClose} disabled={busy}>
             Not now

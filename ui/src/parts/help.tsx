@@ -1,7 +1,7 @@
 /** All keys, and what the shapes mean. */
 
 import { Dialog } from "./dialog";
-import { StatusBadge, lookOf } from "./status";
+import { lookOf, StatusBadge } from "./status";
 import { STATUSES } from "../contract";
 
 const KEYS: [string, string][] = [
@@ -22,6 +22,9 @@ const KEYS: [string, string][] = [
   ["Escape", "close a panel, a dialog or this"],
 ];
 
+// Of nodes and attempts; those that runs have too mean the same there.
+const NODE_STATES = ["blocked", "ready", "leased", "timed_out", "lost", "skipped", "dead"];
+
 export function Help({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Keys and shapes" onClose={onClose} wide>
@@ -38,16 +41,10 @@ export function Help({ onClose }: { onClose: () => void }) {
             </div>
           ))}
         </dl>
-        <dl class="shapes">
-          {STATUSES.map((status) => (
-            <div key={status}>
-              <dt>
-                <StatusBadge state={status} />
-              </dt>
-              <dd>{lookOf(status).meaning}</dd>
-            </div>
-          ))}
-        </dl>
+        <div>
+          <Shapes title="Runs" states={STATUSES} />
+          <Shapes title="Nodes and attempts" states={NODE_STATES} />
+        </div>
       </div>
       <div class="dialog-buttons">
         <button type="button" class="primary" onClick={onClose}>
@@ -55,5 +52,23 @@ export function Help({ onClose }: { onClose: () => void }) {
         </button>
       </div>
     </Dialog>
+  );
+}
+
+function Shapes({ title, states }: { title: string; states: readonly string[] }) {
+  return (
+    <>
+      <h3>{title}</h3>
+      <dl class="shapes">
+        {states.map((state) => (
+          <div key={state}>
+            <dt>
+              <StatusBadge state={state} />
+            </dt>
+            <dd>{lookOf(state).meaning}</dd>
+          </div>
+        ))}
+      </dl>
+    </>
   );
 }

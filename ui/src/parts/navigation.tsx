@@ -1,6 +1,10 @@
 /** The bar with the pages, how live this one is, and the colours. */
 
+import { useEffect } from "preact/hooks";
+import type { Letter, Projection } from "../contract";
+import { plural } from "../format";
 import { useConnection } from "../live";
+import { useInterval, useResource } from "../resource";
 import { type Place, to } from "../router";
 import { useMe } from "../session";
 import { type Theme, useTheme } from "../settings";
@@ -19,6 +23,7 @@ const PAGES = [
 export function Navigation({ place, help }: { place: Place; help: () => void }) {
   const section = place.path[0] ?? "runs";
   const me = useMe();
+  const waiting = useWaiting(me !== null, section);
   return (
     <nav class="navigation" aria-label="Pages">
       <a class="mark" href={to(["runs"])} aria-label="Holdfast: all runs">
@@ -34,6 +39,7 @@ export function Navigation({ place, help }: { place: Place; help: () => void }) 
             <a href={to([page.section])} aria-current={section === page.section ? "page" : undefined} title={`${page.title} (${page.key})`}>
               <Icon name={page.icon} />
               <span>{page.title}</span>
+              <Badge told={waiting[page.section]} />
             </a>
           </li>
         ))}
@@ -53,6 +59,42 @@ export function Navigation({ place, help }: { place: Place; help: () => void }) 
         </span>
       </div>
     </nav>
+  );
+}
+
+/** What waits for a person, as a short number and in words. */
+interface Told {
+  number: string;
+  words: string;
+}
+
+const AGAIN_MS = 10_000;
+const MOST_LETTERS = 100;
+
+function useWaiting(known: boolean, section: string): Partial<Record<string, Told>> {
+  const dead = useResource<{ letters: Letter[]; cursor: string | null }>(known ? "dead" : null, { limit: MOST_LETTERS });
+  const projections = useResource<{ projections: Projection[] }>(known ? "projections" : null);
+  const refresh = () => {
+    dead.refresh();
+    projections.refresh();
+  };
+  useInterval(refresh, known ? AGAIN_MS : null);
+  useEffect(refresh, [section]);
+  const letters = dead.value?.letters.length ?? 0;
+  const stopped = projections.value?.projections.filter((each) => each.error !== null).length ?? 0;
+  const more = dead.value !== null && dead.value.cursor !== null;
+  return {
+    ...(letters > 0 ? { dead: { number: `${letters}${more ? "+" : ""}`, words: plural(letters, more ? "dead letter or more" : "dead letter", more ? "dead letters or more" : "dead letters") } } : {}),
+    ...(stopped > 0 ? { projections: { number: String(stopped), words: `${plural(stopped, "projection")} stopped` } } : {}),
+  };
+}
+
+function Badge({ told }: { told: Told | undefined }) {
+  if (!told) return null;
+  return (
+    <b class="count-badge" title={told.words} aria-label={told.words}>
+      {told.number}
+    </b>
   );
 }
 

@@ -116,15 +116,15 @@ function Leaf({ name, value, text }: { name: string | null; value: Json; text?: 
   );
 }
 
-/** An error with its type, message, and the traceback folded away. */
-export function FailureView({ failure }: { failure: { type: string; message: string; traceback: string | null } }) {
+/** An error with its type, message, and the traceback, folded away unless somebody asked for it. */
+export function FailureView({ failure, open = false }: { failure: { type: string; message: string; traceback: string | null }; open?: boolean }) {
   return (
     <div class="failure">
       <p>
         <strong>{failure.type}</strong> <span class="prewrap">{failure.message}</span>
       </p>
       {failure.traceback && (
-        <details>
+        <details open={open}>
           <summary>Traceback</summary>
           <pre tabindex={0}>{failure.traceback}</pre>
         </details>

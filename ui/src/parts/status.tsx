@@ -14,7 +14,7 @@ const LOOKS: Record<string, Look> = {
   pending: { icon: "waiting", tone: "idle", word: "pending", meaning: "accepted, and not begun yet" },
   running: { icon: "running", tone: "active", word: "running", meaning: "something of it can be done, or is being done" },
   suspended: { icon: "suspended", tone: "waiting", word: "suspended", meaning: "waits for an event, a time, a run or a person" },
-  paused: { icon: "paused", tone: "held", word: "paused", meaning: "stopped by an operator; nothing new begins until it is resumed" },
+  paused: { icon: "paused", tone: "held", word: "paused", meaning: "held: by an operator, or by itself after an error; nothing new begins until it is resumed, retried or skipped" },
   cancelling: { icon: "cancelling", tone: "held", word: "cancelling", meaning: "is being cancelled; what it undoes is under way" },
   completed: { icon: "completed", tone: "good", word: "completed", meaning: "ended with a result" },
   failed: { icon: "failed", tone: "bad", word: "failed", meaning: "ended with an error" },

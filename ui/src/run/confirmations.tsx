@@ -20,7 +20,7 @@ export const WORDS: Record<string, string> = {
 export function confirmationOf(action: string, run: RunDetail, changed: () => void, node: string = ""): Confirmation | null {
   const act = (path: string, body: unknown) => async () => {
     const answer = await post<Done>(`runs/${segment(run.id)}/${path}`, body);
-    say(sentence(answer.message));
+    say(answer.message);
     changed();
   };
   switch (action) {
@@ -85,7 +85,7 @@ export function confirmationOf(action: string, run: RunDetail, changed: () => vo
     case "skip":
       return {
         title: `Skip ${node}?`,
-        text: "It is taken as done without a result, and what depends on it may begin.",
+        text: `It is taken as done without a result, and what depends on it may begin.${run.status === "paused" ? " The run is paused because of it: skipping it lets the run go on." : ""}`,
         button: "Skip it",
         danger: true,
         command: `holdfast skip ${run.id} ${node}`,
@@ -94,9 +94,4 @@ export function confirmationOf(action: string, run: RunDetail, changed: () => vo
     default:
       return null;
   }
-}
-
-function sentence(text: string): string {
-  const first = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?…]$/.test(first) ? first : `${first}.`;
 }

@@ -1,6 +1,6 @@
 /** Input, result and error, and whatever else is known. */
 
-import type { RunDetail } from "../contract";
+import type { Json, RunDetail } from "../contract";
 import { FailureView, Payload } from "../parts/payload";
 import { lookOf, StatusBadge } from "../parts/status";
 import { Moment } from "../parts/time";
@@ -13,11 +13,11 @@ export function DetailsTab({ run }: { run: RunDetail }) {
       {run.error && (
         <section>
           <h2>Error</h2>
-          <FailureView failure={run.error} />
+          <FailureView failure={run.error} open />
         </section>
       )}
       <section>
-        <Payload label="Input" value={run.input} />
+        <Payload label="Input" value={argumentsOf(run)} />
       </section>
       {run.finished_at && !run.error && (
         <section>
@@ -104,6 +104,15 @@ export function DetailsTab({ run }: { run: RunDetail }) {
       )}
     </div>
   );
+}
+
+/** The arguments of a call as somebody would write them, not as they are stored. */
+function argumentsOf(run: RunDetail): Json {
+  const { input } = run;
+  if (!Array.isArray(input) || input.length !== 2 || !Array.isArray(input[0]) || typeof input[1] !== "object" || input[1] === null || Array.isArray(input[1])) return input;
+  const [positional, named] = input as [Json[], Record<string, Json>];
+  if (Object.keys(named).length === 0) return positional.length === 1 ? positional[0] : positional;
+  return positional.length === 0 ? named : { "by position": positional, ...named };
 }
 
 function When({ word, at }: { word: string; at: string | null }) {

@@ -1,14 +1,14 @@
 /** Why the run is as it is, before anything else: what `holdfast explain` says, with what helps beside it. */
 
 import { useState } from "preact/hooks";
-import type { Cause, RunDetail } from "../contract";
+import type { RunDetail } from "../contract";
 import { Command, CopyButton } from "../parts/copy";
 import { useConfirm } from "../parts/dialog";
 import { lookOf } from "../parts/status";
 import { Ago } from "../parts/time";
 import { setQuery, to } from "../router";
 import { useRefusal } from "../session";
-import { headlineOf, remedyOf } from "./advice";
+import { causesOf, concise, headlineOf } from "./advice";
 import { confirmationOf, WORDS } from "./confirmations";
 import { SendDialog } from "./send_dialog";
 
@@ -18,21 +18,30 @@ export function Explanation({ run, changed }: { run: RunDetail; changed: () => v
   const [sending, setSending] = useState<string | null>(null);
   const [ask, dialog] = useConfirm();
   const refusal = useRefusal("operate");
-  const { text, causes } = run.explain;
+  const { text } = run.explain;
   const ended = run.finished_at !== null;
-  const told = causes.filter((cause) => run.questions.length === 0 || !isQuestion(cause, run));
-  const remedies = told.map((cause) => ({ cause, remedy: remedyOf(cause, run) }));
+  const remedies = causesOf(run);
+  const told = `${run.explain.headline} ${remedies.map(({ cause }) => cause.text).join(" ")}`;
   const offered = new Set(remedies.map(({ remedy }) => (remedy.kind === "send" ? remedy.event : remedy.kind === "open" ? remedy.run : "")));
   const events = ended ? [] : run.waits.filter((wait) => wait.event !== null && !offered.has(wait.event));
   const runs = ended ? [] : run.waits.filter((wait) => wait.run !== null && !offered.has(wait.run));
+  const since = ended ? null : (run.waits.map((wait) => wait.since).sort()[0] ?? null);
   return (
     <section class={`explanation tone-${lookOf(run.status).tone}`} aria-label="Why it is so">
-      <p class="headline">{headlineOf(run)}</p>
+      <p class="headline">
+        {headlineOf(run)}
+        {since !== null && (
+          <span class="muted small">
+            {" "}
+            since <Ago at={since} />
+          </span>
+        )}
+      </p>
       {remedies.length > 0 && (
         <ul class="causes">
           {remedies.slice(0, SHOWN).map(({ cause, remedy }) => (
             <li key={`${cause.text}${cause.command}`}>
-              <span class="prewrap">{cause.text}</span>
+              <span class="prewrap">{concise(cause.text)}</span>
               {remedy.kind === "act" && (
                 <button
                   type="button"
@@ -63,6 +72,11 @@ export function Explanation({ run, changed }: { run: RunDetail; changed: () => v
                   Open that run
                 </a>
               )}
+              {remedy.kind === "dead" && (
+                <a class="button small" href={to(["dead"])}>
+                  Dead letters
+                </a>
+              )}
               {cause.command && remedy.kind === "none" && <Command text={cause.command} />}
               {cause.command && remedy.kind !== "none" && <CopyButton text={cause.command} label={`Copy the command: ${cause.command}`} />}
             </li>
@@ -73,9 +87,11 @@ export function Explanation({ run, changed }: { run: RunDetail; changed: () => v
         <ul class="waits">
           {events.slice(0, SHOWN).map((wait) => (
             <li key={wait.address}>
-              <span>
-                Waits for the event <code>{wait.event}</code> since <Ago at={wait.since} />
-              </span>
+              {!told.includes(wait.event as string) && (
+                <span>
+                  Waits for the event <code>{wait.event}</code>
+                </span>
+              )}
               <button type="button" class="small" disabled={refusal !== null} title={refusal ?? ""} onClick={() => setSending(wait.event)}>
                 Send {wait.event}
               </button>
@@ -93,7 +109,7 @@ export function Explanation({ run, changed }: { run: RunDetail; changed: () => v
       )}
       {text && text.trim() !== run.explain.headline.trim() && (
         <details>
-          <summary>All that is known about it</summary>
+          <summary>As text, with commands</summary>
           <pre class="prewrap">{text}</pre>
         </details>
       )}
@@ -101,9 +117,4 @@ export function Explanation({ run, changed }: { run: RunDetail; changed: () => v
       {sending !== null && <SendDialog run={run} changed={changed} event={sending} onClose={() => setSending(null)} />}
     </section>
   );
-}
-
-/** What the form for the answer above says already. */
-function isQuestion(cause: Cause, run: RunDetail): boolean {
-  return (cause.command ?? "").includes("--answer") || run.questions.some((question) => cause.text.startsWith(`node ${question.node} asks`));
 }

@@ -2,10 +2,11 @@
 
 import { useState } from "preact/hooks";
 import { post, segment } from "../api";
-import type { RunDetail } from "../contract";
-import { Dialog } from "../parts/dialog";
-import { complain, say } from "../parts/toast";
+import type { Parameter, RunDetail, Wait } from "../contract";
+import { Dialog, Refused } from "../parts/dialog";
+import { say } from "../parts/toast";
 import { JsonInput, readValue } from "./json_input";
+import { skeletonOf } from "./skeleton";
 
 const OUTCOMES: Record<string, string> = {
   delivered: "was delivered, and the run goes on",
@@ -21,22 +22,28 @@ interface Props {
 }
 
 export function SendDialog({ run, changed, onClose, event }: Props) {
-  const awaited = run.waits.map((wait) => wait.event).filter((name): name is string => name !== null);
+  const awaited = [...new Set(run.waits.map((wait) => wait.event).filter((name): name is string => name !== null))];
   const [name, setName] = useState(event ?? awaited[0] ?? "");
-  const [text, setText] = useState("");
+  // Until somebody types, the field holds what the chosen event needs.
+  const [typed, setTyped] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
+  const [refused, setRefused] = useState<unknown>(null);
   const [message] = useState(() => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`);
+  const takes = run.waits.find((wait) => wait.event === name)?.takes ?? null;
+  const text = typed ?? skeletonOf(takes?.fields ?? []);
+  const type = takes?.type ?? typeTold(run, name);
   const read = readValue(text);
   const submit = async (submitted: Event) => {
     submitted.preventDefault();
     setBusy(true);
+    setRefused(null);
     try {
       const answer = await post<{ outcome: string }>(`runs/${segment(run.id)}/events/${segment(name)}`, { value: read.value, message_id: message }, message);
       say(`${name} ${OUTCOMES[answer.outcome] ?? answer.outcome}.`);
       changed();
       onClose();
     } catch (error) {
-      complain(error, `Send ${name}`);
+      setRefused(error);
       setBusy(false);
     }
   };
@@ -57,7 +64,9 @@ export function SendDialog({ run, changed, onClose, event }: Props) {
             ))}
           </datalist>
         </label>
-        <JsonInput label="Value" hint="JSON, or plain text" text={text} onText={setText} rows={4} placeholder='{"approved": true}' />
+        <JsonInput label="Value" hint={type ? `${type}, as JSON` : "JSON, or plain text; nothing is null"} text={text} onText={setTyped} rows={4} />
+        <Fields takes={takes} />
+        <Refused error={refused} />
         <div class="dialog-buttons">
           <button type="button" onClick={onClose} disabled={busy}>
             Not now
@@ -69,4 +78,23 @@ export function SendDialog({ run, changed, onClose, event }: Props) {
       </form>
     </Dialog>
   );
+}
+
+function Fields({ takes }: { takes: Wait["takes"] }) {
+  if (!takes || takes.fields.length === 0) return null;
+  return (
+    <ul class="fields-told" aria-label={`Fields of ${takes.type}`}>
+      {takes.fields.map((field: Parameter) => (
+        <li key={field.name}>
+          <code>{field.name}</code> <span class="muted small">{field.default === null ? field.type : `${field.type}, optional: ${field.default}`}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Where the server tells no fields, the explanation may still name the type. */
+function typeTold(run: RunDetail, event: string): string | null {
+  const cause = run.explain.causes.find((each) => (each.command ?? "").includes(` send ${event} `));
+  return /PAYLOAD is (\S+), as JSON/.exec(cause?.text ?? "")?.[1] ?? null;
 }
