@@ -156,7 +156,8 @@ class Handle(Generic[R]):
         `wait_paused`), or `TimeoutError`; the run itself goes on after a timeout.
         """
         try:
-            row = await self._engine.watch.wait(self.id, _has_ended if wait_paused else _has_ended_or_paused, timeout)
+            wanted = _has_ended if wait_paused else _has_ended_or_paused
+            row = await self._engine.watch.wait(self.id, wanted, timeout, settled=True)
         except TimeoutError:
             raise TimeoutError(f"run {self.id} has not ended after {timeout:g} s; it goes on") from None
         return self._outcome(row)

@@ -31,6 +31,7 @@ class Watch:
         self._store = store
         self._peek = peek  # the run as this process last committed or read it, if it remembers
         self._waiting: dict[str, list[tuple[Callable[[Run], bool], asyncio.Future[Run]]]] = {}
+        self._for_others = 0  # who waits for something else than that a run has settled
         self._hint = asyncio.Event()
         self._poller: asyncio.Task[None] | None = None
 
@@ -62,11 +63,17 @@ class Watch:
         elif told:  # not so with most steps
             self._waiting[run.id] = [waiter for waiter in waiters if not waiter[1].done()]
 
-    async def wait(self, run: str, wanted: Callable[[Run], bool], timeout: float | None) -> Run:
-        """The run's row once its status is as wanted; TimeoutError when the time is up."""
+    async def wait(
+        self, run: str, wanted: Callable[[Run], bool], timeout: float | None, *, settled: bool = False
+    ) -> Run:
+        """The run's row once its status is as wanted; TimeoutError when the time is up.
+
+        `settled` says that only runs that have ended or are paused can be as wanted: others are not asked for then.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Run] = loop.create_future()
         self._waiting.setdefault(run, []).append((wanted, future))
+        self._for_others += not settled
         try:
             async with _UNLIMITED if timeout is None else asyncio.timeout(timeout):
                 known = self._peek(run)
@@ -83,6 +90,7 @@ class Watch:
                     self._poller = loop.create_task(self._poll(), name="holdfast-watch")
                 return await future
         finally:
+            self._for_others -= not settled
             future.cancel()
             waiters = [pair for pair in self._waiting.get(run, ()) if pair[1] is not future]
             if waiters:
@@ -103,7 +111,7 @@ class Watch:
             polls += 1
             whether_there = polls % POLLS_FOR_EXISTENCE == 0
             try:
-                rows = await self._store.runs(asked, settled=not whether_there)
+                rows = await self._store.runs(asked, settled=not whether_there and not self._for_others)
                 for row in rows:
                     self._tell(row)
                 for run in set(asked) - {row.id for row in rows} if whether_there else ():
