@@ -177,9 +177,10 @@ class Live:
 
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
+        rested = 0.0
         while self._expected:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(max(0.0, LOOK_SECONDS - rested)):  # a hint may be lost, and a second is all
                     await self._wake.wait()
             self._wake.clear()
             began = loop.time()
@@ -189,7 +190,8 @@ class Live:
                 log.debug("looking for changes failed: %s", error)
             spent = loop.time() - began
             rest = max(spent * PAUSE_PER_SECOND, self.clients * PAUSE_PER_CLIENT_SECONDS)
-            await asyncio.sleep(max(LEAST_PAUSE_SECONDS, min(rest, LONGEST_PAUSE_SECONDS)))
+            rested = max(LEAST_PAUSE_SECONDS, min(rest, LONGEST_PAUSE_SECONDS))
+            await asyncio.sleep(rested)
 
     async def _look(self, *, first: bool = False) -> None:
         self.looks += 1
