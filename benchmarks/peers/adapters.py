@@ -55,7 +55,7 @@ PEERS = {
             counts={"W1": 100, "W2": 2000, "W3": 1000, "W4": 100, "W5": 1000, "W6": 1000},
             program="dbos_program.py",
             imports="import dbos; dbos.DBOS",
-            # More at once wait for its pool of 20 connections for longer than its 30 s, and fail.
+            # 2,000 at once ended in a timeout of its pool of connections when this was tried.
             on_sqlite={"W2": 200, "W5": 0},
             note="on SQLite with the newer one of pysqlite3-binary and its default journal",
         ),

@@ -205,7 +205,7 @@ class View:
         self.put(table, row)
 
     def put(self, table: Table[R], row: R) -> None:
-        """Replace a row that was read before."""
+        """Replace a row that was read before. As `_change`, written out: several times with every step."""
         key: Any = (row.id,) if table is RUNS else table.key(row)  # type: ignore[attr-defined]  # a run has one
         changed = self._changes.get(table)
         if changed is None:
