@@ -72,6 +72,38 @@ def test_enter_opens_the_only_hit(tab: Tab) -> None:
     page.locator(".run-title", has_text="order-1004").wait_for()
 
 
+def test_a_field_keeps_its_spaces_while_the_list_is_narrowed_down(tab: Tab) -> None:
+    page = tab.go("/runs")
+    page.locator(ROWS).first.wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("two ")
+    page.wait_for_url("**q=two")
+    page.keyboard.type("words")
+    page.wait_for_url("**q=two+words")
+
+
+TYPE_AFTER_THE_ADDRESS = """() => new Promise(done => {
+  const field = document.querySelector("[data-search]")
+  const type = text => { field.value = text; field.dispatchEvent(new Event("input", {bubbles: true})) }
+  addEventListener("hashchange", () => {
+    const next = new MessageChannel()  // a task of its own before the page is painted, as a key would be
+    next.port1.onmessage = () => {
+      type("order")
+      setTimeout(() => done(field.value), 200)
+    }
+    next.port2.postMessage("")
+  }, {once: true})
+  type("ord")
+})"""
+
+
+def test_a_letter_that_meets_the_change_of_the_address_is_kept(tab: Tab) -> None:
+    """A slow machine and slow typing once took letters back, and Enter then found more than the one run."""
+    page = tab.go("/runs")
+    page.locator(ROWS).first.wait_for()
+    assert page.evaluate(TYPE_AFTER_THE_ADDRESS) == "order"
+
+
 def test_rows_say_why_a_run_stands_still(tab: Tab, api: Api) -> None:
     """Who is to do something about it sees it without opening each."""
     page = tab.go("/runs?status=failed")

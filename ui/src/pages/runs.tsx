@@ -1,6 +1,6 @@
 /** All runs: how many are in which state, narrowed down, opened, and operated many at a time. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get } from "../api";
 import { MODELS, type Definition, type Run, type RunPage, STATUSES } from "../contract";
 import { count, shortId } from "../format";
@@ -160,14 +160,12 @@ function Chips({ filter, list }: { filter: RunFilter; list: RunList }) {
 }
 
 function Filters({ filter, focus }: { filter: RunFilter; focus: boolean }) {
-  const [search, setSearch] = useState(filter.search);
-  const [workflow, setWorkflow] = useState(filter.workflow);
+  const [search, setSearch] = useTyped(filter.search);
+  const [workflow, setWorkflow] = useTyped(filter.workflow);
   const [tag, setTag] = useState("");
   const timer = useRef(0);
   const input = useRef<HTMLInputElement>(null);
   const known = useResource<{ definitions: Definition[] }>("definitions");
-  useEffect(() => setSearch(filter.search), [filter.search]);
-  useEffect(() => setWorkflow(filter.workflow), [filter.workflow]);
   useEffect(() => {
     if (!focus) return;
     input.current?.focus();
@@ -178,9 +176,9 @@ function Filters({ filter, focus }: { filter: RunFilter; focus: boolean }) {
     timer.current = window.setTimeout(() => setQuery(changes), 250);
   };
   /** What was typed is looked for at once, and a single hit is opened. */
-  const openOnly = async () => {
+  const openOnly = async (text: string) => {
     clearTimeout(timer.current);
-    const typed = { ...filter, search: search.trim(), workflow: workflow.trim() };
+    const typed = { ...filter, search: text.trim(), workflow: workflow.trim() };
     setQuery({ q: typed.search, workflow: typed.workflow });
     if (typed.search === "") return;
     try {
@@ -211,7 +209,8 @@ function Filters({ filter, focus }: { filter: RunFilter; focus: boolean }) {
             later({ q: event.currentTarget.value.trim() });
           }}
           onKeyDown={(event) => {
-            if (event.key === "Enter") void openOnly();
+            // What the field holds, not what was last drawn: Enter can come before the page caught up with the typing.
+            if (event.key === "Enter") void openOnly(event.currentTarget.value);
           }}
         />
         <kbd aria-hidden="true">/</kbd>
@@ -277,6 +276,16 @@ function Filters({ filter, focus }: { filter: RunFilter; focus: boolean }) {
       )}
     </form>
   );
+}
+
+/** The text of a field whose filter is in the address. A change of the address is taken over before the next key can be
+ * pressed (an effect after painting would overwrite what was typed meanwhile); the echo of the field's own text is not, since it has lost its spaces. */
+function useTyped(filtered: string): [string, (text: string) => void] {
+  const [text, setText] = useState(filtered);
+  useLayoutEffect(() => {
+    if (text.trim() !== filtered) setText(filtered);
+  }, [filtered]);
+  return [text, setText];
 }
 
 function Row({ run, marked, selected, toggle }: { run: Run; marked: boolean; selected: boolean; toggle: () => void }) {
