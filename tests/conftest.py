@@ -16,6 +16,7 @@ from holdfast.runtime.postgres_server import PostgresServer
 from tests.support.minutes import MinutesPerArea
 from tests.support.pgbouncer import PgBouncer, find_pgbouncer
 from tests.support.postgres import EXTERNAL_URL_VARIABLE, Databases, ExternalServer, external_url, server_settings
+from tests.support.second_try import MissedDeadlines
 
 # No deadline: machines are shared, and a slow example is not a wrong one. The blob repeats a failing example anywhere.
 hypothesis.settings.register_profile("holdfast", deadline=None, print_blob=True)
@@ -24,6 +25,7 @@ hypothesis.settings.load_profile("holdfast")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(MinutesPerArea(), "minutes-per-area")
+    config.pluginmanager.register(MissedDeadlines(), "missed-deadlines")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.support.second_try import TooSlow
+
 TRIES = 5
 
 
@@ -33,7 +35,7 @@ def assert_one_is_good(what: str, measure: Callable[[], Try], tries: int = TRIES
         if made[-1].good:
             return
     shown = ", ".join(f"{each.cost:.4g} (allowed {each.allowed:.4g})" for each in made)
-    raise AssertionError(f"{what}: {shown}")
+    raise TooSlow(f"{what}: {shown}")
 
 
 def slower_than(reference: float, now: float) -> float:

@@ -34,7 +34,7 @@ PATIENT: dict[str, Any] = {"lease_seconds": 30.0, "sweep_seconds": 0.1, "poll_se
 
 
 async def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
-    """What the condition gives once it gives something true; AssertionError with `what` when the time is up."""
+    """What the condition gives once it gives something true; TimeoutError with `what` when the time is up."""
     deadline = time.monotonic() + seconds
     while True:
         found = condition()
@@ -43,7 +43,7 @@ async def until(condition: Callable[[], Any], what: str, seconds: float = DEADLI
         if found:
             return found
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds:g} s in vain: {what}")
+            raise TimeoutError(f"waited {seconds:g} s in vain: {what}")
         await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
 
