@@ -1,7 +1,8 @@
 """Slow is not wrong: a test that only missed a deadline is tried once more, alone, when everything else has run.
 
-Tests wait for rows and signals with a deadline, and machines are shared. A wrong result is never tried again, nor are more
-missed deadlines than a busy moment explains. What needed its second try is named at the end: somebody should look at it.
+Tests wait for rows and signals with a deadline, and machines are shared. A wrong result is never tried again, nor are
+more missed deadlines than a busy moment explains. What needed its second try is named at the end: somebody should look
+at it.
 """
 
 from __future__ import annotations
