@@ -37,12 +37,12 @@ from typing import Any, TypeVar
 from holdfast.batches import Commit, Decided, Spent, Submitted
 from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
-from holdfast.core.function_operations import TURN, SendEvent, TakeTurn
 from holdfast.core.operations import Handed, Operation, names_its_runs
-from holdfast.core.queries import Attempts, WaitersOf, WaitsOf
-from holdfast.core.rows import INPUTS, RUNS, WORK, Run
+from holdfast.core.queries import WaitersOf
+from holdfast.core.rows import RUNS, WORK, Run
 from holdfast.core.seams import Clock
 from holdfast.core.view import Changes, NotLoaded, Query, RowCache, View
+from holdfast.needs import is_run, likely_needs, run_of
 from holdfast.store.contract import Busy, Conflict, Need, Store, Transaction
 
 log = logging.getLogger("holdfast.coordinator")
@@ -53,9 +53,9 @@ T = TypeVar("T")
 
 SLOW_DECISION_SECONDS = 0.1
 CONFLICTS_BEFORE_HALVING = 10
-_TURN = frozenset({TURN})
 UNDER_WAY_LIMIT = 2  # batches that are flushed at the same time, where the store gains by it
 CROWD = 32  # operations that wait from which on they are worth two commits
+LINGERING = 2  # turns of the event loop that it takes an attempt to come back with what it led to
 ASIDE_LIMIT = 3  # connections that may wait for runs which someone slow has locked; the store has six
 RECONNECT_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -144,18 +144,28 @@ class Coordinator:
 
     async def _drain(self) -> None:
         while self._queue:
-            waiting = min(len(self._queue), self._batch_limit)
-            takes_turns = self.store.flushes_overlap and (waiting >= CROWD or bool(self._under_way))
-            if takes_turns and self._under_way and not self._is_apart(waiting):
-                # It concerns what is under way, and so comes after it: meanwhile more may join it.
-                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            if await self._serve_next() > 1:
                 continue
-            if takes_turns and not self._under_way:
-                waiting = self._first_part(waiting)
-            batch = [self._queue.popleft() for _ in range(waiting)]
-            if failpoints.armed:
-                await failpoints.reach("batch.taken")
-            await self._guarded(batch, self._take_turns(batch) if takes_turns else self._serve(batch))
+            # Whoever was alone often comes back at once with its next step: cheaper than a task for each.
+            for _ in range(LINGERING):
+                if not self._queue:
+                    await asyncio.sleep(0)
+
+    async def _serve_next(self) -> int:
+        """Serve what waits, and return how many operations that were."""
+        waiting = min(len(self._queue), self._batch_limit)
+        takes_turns = self.store.flushes_overlap and (waiting >= CROWD or bool(self._under_way))
+        if takes_turns and self._under_way and not self._is_apart(waiting):
+            # It concerns what is under way, and so comes after it: meanwhile more may join it.
+            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            return waiting
+        if takes_turns and not self._under_way:
+            waiting = self._first_part(waiting)
+        batch = [self._queue.popleft() for _ in range(waiting)]
+        if failpoints.armed:
+            await failpoints.reach("batch.taken")
+        await self._guarded(batch, self._take_turns(batch) if takes_turns else self._serve(batch))
+        return waiting
 
     def _is_apart(self, waiting: int) -> bool:
         """Whether what waits concerns nothing that is under way."""
@@ -467,7 +477,7 @@ class Coordinator:
             await failpoints.reach("load.after_locks")
         needs: list[Need] = [(RUNS, (run,)) for run in sorted(runs)]
         needs += waiters  # again: while their runs were waited for they can only have become fewer
-        needs += [need for item in batch for need in _likely_needs(item.operation)]
+        needs += [need for item in batch for need in likely_needs(item.operation)]
         while True:
             if needs:
                 supplied += zip(needs, await tx.load(needs), strict=True)
@@ -477,7 +487,7 @@ class Coordinator:
             spent.load += loaded - since
             view = View(cache, now=tx.now, optimistic=False)
             # Created after they were to be locked: what else is read of them may be of another moment.
-            if created := {row.id for need, rows in supplied if _is_run(need) for row in rows} - locked:
+            if created := {row.id for need, rows in supplied if is_run(need) for row in rows} - locked:
                 return view, Changes(), created
             for need, rows in supplied:
                 view.supply(need, rows)
@@ -488,7 +498,7 @@ class Coordinator:
             if not needs:
                 break
             # K2: no row is read, and so perhaps locked, before its run is.
-            if beyond := {owner for need in needs if (owner := _run_of(need)) is not None} - runs:
+            if beyond := {owner for need in needs if (owner := run_of(need)) is not None} - runs:
                 return view, Changes(), beyond
         changes = view.changes()
         unlocked = {row.id for row, _ in changes.updates.get(RUNS, ())} - runs
@@ -557,31 +567,6 @@ class Coordinator:
         for item in batch:
             for run in item.operation.runs:
                 self.cache.drop(run)
-
-
-def _is_run(need: Need) -> bool:
-    return not isinstance(need, Query) and need[0] is RUNS
-
-
-def _run_of(need: Need) -> str | None:
-    """The run that the needed rows belong to, if they are of one."""
-    if isinstance(need, Query):
-        return need.of_run
-    table, key = need
-    return str(key[0]) if table.by_run else None
-
-
-def _likely_needs(operation: Operation) -> list[Need]:
-    """Rows that an operation surely reads, loaded with the first round."""
-    if isinstance(operation, SendEvent):
-        run = operation.run
-        return [(INPUTS, (run, operation.event)), WaitsOf(run), Attempts(run, _TURN)]
-    if isinstance(operation, TakeTurn) and (operation.opens or operation.closes):
-        return [(WORK, (operation.run, operation.node, operation.attempt)), WaitsOf(operation.run)]
-    node, attempt = getattr(operation, "node", None), getattr(operation, "attempt", None)
-    if node is not None and attempt is not None:
-        return [(WORK, (operation.runs[0], node, attempt))]
-    return []
 
 
 def _named(operation: Operation) -> str:

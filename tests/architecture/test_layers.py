@@ -41,7 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "start_options",
     ),
     ("runtime", "authoring", "emitters"),
-    ("coordinator", "batches"),
+    ("coordinator", "batches", "needs"),
     ("models", "store"),
     ("core",),
 )

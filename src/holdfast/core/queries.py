@@ -11,7 +11,7 @@ from holdfast.core.rows import (
     DEFINITIONS,
     EVENTS,
     GATE_DUE,
-    GATE_PAUSED,
+    GATE_OPEN,
     HISTORY,
     HOLDS,
     LEASED,
@@ -207,14 +207,19 @@ class DeadEvents(Query, frozen=True, gc=False):
 
 
 class DueWork(Query, frozen=True, gc=False):
-    """Work that is running, or could be: its time has come and it is not paused. For those outside a decision."""
+    """Work that is running, or could be: its time has come and it is not paused. For those outside a decision.
+
+    An open gate says that its time has come, also where this process's idea of the time is a little behind the store's.
+    """
 
     table: ClassVar[Table[Any]] = WORK
     now: int
     limit: int
 
     def matches(self, row: Work) -> bool:
-        return row.status == LEASED or (row.status == READY and row.gate != GATE_PAUSED and row.due <= self.now)
+        if row.status == READY:
+            return row.gate == GATE_OPEN or (row.gate == GATE_DUE and row.due <= self.now)
+        return row.status == LEASED
 
 
 class DelayedWork(Query, frozen=True, gc=False):

@@ -26,7 +26,7 @@ from msgspec.structs import astuple, replace
 from holdfast.core import failpoints
 from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.rows import LEASED, WORK, Fact, History, Run, Work
+from holdfast.core.rows import HOLDS, LEASED, WORK, Fact, History, Run, Work
 from holdfast.core.seams import Clock, StatementExecutor
 from holdfast.core.stored import stored_names
 from holdfast.core.view import Changes, Query
@@ -102,6 +102,7 @@ class SqliteStore:
         self._inode = 0
         self._data_version = -1
         self._seen_version = -1
+        self._no_holds = False  # as of the last look, and nobody has written any since
         self._last_now = 0
         self._slow_commits = 0
         self._watcher: asyncio.Task[None] | None = None
@@ -246,6 +247,7 @@ class SqliteStore:
         version = db.execute("PRAGMA data_version").fetchone()[0]
         changed = version != self._data_version
         self._data_version = version
+        self._no_holds = self._no_holds and not changed
         return bool(changed)
 
     async def flush(self, changes: Changes) -> frozenset[str]:
@@ -256,8 +258,12 @@ class SqliteStore:
             foreign = self._others_wrote(db)
             if foreign and changes.deletes:
                 raise Conflict("another process wrote to the file")
-            if changes.presumes_no_holds and db.execute("SELECT 1 FROM holds LIMIT 1").fetchone():
-                raise Conflict("something is held back")
+            if changes.presumes_no_holds and not self._no_holds:
+                if db.execute("SELECT 1 FROM holds LIMIT 1").fetchone():
+                    raise Conflict("something is held back")
+                self._no_holds = True
+            if HOLDS in changes.inserts:
+                self._no_holds = False
             write_changes(db, self._sql, changes)
 
         try:
@@ -273,6 +279,7 @@ class SqliteStore:
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Transaction]:
         async with self._mutex:
+            self._no_holds = False
             executor = self._inline if self._lock.try_lock() else self._threaded
             try:  # unlocking what is not held does no harm; a cancel while waiting for it must not keep it
                 if executor is self._threaded:

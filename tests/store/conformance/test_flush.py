@@ -211,6 +211,25 @@ async def test_i11_a_flush_that_presumes_no_holds_fails_while_there_is_one(site:
         assert await store.flush(change(insert=(a_run(),))) == frozenset()
 
 
+@pytest.mark.parametrize("how", ["flush", "transaction", "another store"])
+async def test_i11_it_fails_also_if_there_was_none_the_last_time(site: Site, how: str) -> None:
+    """A store may know that nothing is held back, until anybody could have written that something is."""
+    clock = VirtualClock()
+    async with site.opened(clock) as store, site.opened(clock) as other:
+        for run in ("r1", "r2"):
+            await store.flush(change(insert=(a_run(run),), presumes_no_holds=True))
+        hold = change(insert=(a_hold("queue", "elsewhere"),))
+        if how == "transaction":
+            async with store.transaction() as tx:
+                await tx.write(hold)
+        else:
+            await (store if how == "flush" else other).flush(hold)
+        for run in ("r3", "r4"):
+            with pytest.raises(Conflict):
+                await store.flush(change(insert=(a_run(run),), presumes_no_holds=True))
+        assert [run.id for run in (await every_row(store))["runs"]] == ["r1", "r2"]
+
+
 async def test_k4_two_stores_at_one_site_notice_each_other(shared_site: Site) -> None:
     """What another process has written keeps out whatever was decided before."""
     clock = VirtualClock()

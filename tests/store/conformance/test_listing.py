@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.queries import DelayedWork, HistoryPage
+from holdfast.core.queries import DelayedWork, DueWork, HistoryPage
 from holdfast.store.contract import ListRuns, RunMark
 from tests.store.conformance.rows import a_run, a_work, an_entry, put
 from tests.support.stores import EPOCH_US, Site, VirtualClock
@@ -87,6 +87,22 @@ async def test_i2_work_that_waits_for_its_time_is_listed_by_when_it_is_due(site:
         first = await store.rows(DelayedWork((0, "", ""), 2))
         assert [(work.run, work.node) for work in first] == [("r2", "a"), ("r1", "a")]
         assert [work.node for work in await store.rows(DelayedWork((7, "r1", "a"), 2))] == ["b"]
+
+
+async def test_what_is_due_is_what_runs_or_has_an_open_gate_or_whose_time_has_come(site: Site) -> None:
+    """Whoever waits until nothing is due must not overlook work because its own clock is a little behind."""
+    async with site.opened(VirtualClock()) as store:
+        await put(
+            store,
+            a_run("r1"),
+            a_work("r1", "open", status="ready", gate=0, due=9),
+            a_work("r1", "come", status="ready", gate=1, due=5),
+            a_work("r1", "later", status="ready", gate=1, due=6),
+            a_work("r1", "paused", status="ready", gate=2, due=1),
+            a_work("r1", "running", status="leased", due=9),
+            a_work("r1", "done", status="completed", due=1),
+        )
+        assert {work.node for work in await store.rows(DueWork(5, 10))} == {"open", "come", "running"}
 
 
 async def test_i2_a_page_of_history_goes_on_where_the_last_one_ended(site: Site) -> None:

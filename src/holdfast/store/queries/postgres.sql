@@ -360,7 +360,7 @@ SELECT {events} FROM events WHERE id = $1
 -- events_not_queued
 SELECT {events} FROM events WHERE status <> 'queued' AND status = 'dead' ORDER BY at, id LIMIT $1
 -- name: DueWork
-SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND gate < 2 AND due <= $1) LIMIT $2
+SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND (gate = 0 OR (gate = 1 AND due <= $1))) LIMIT $2
 -- name: DelayedWork
 -- work_delayed
 SELECT {work} FROM work WHERE status = 'ready' AND gate = 1 AND (due, run, node) > ($1, $2, $3)

@@ -165,7 +165,7 @@ SELECT {events} FROM events WHERE id = ?
 -- events_not_queued
 SELECT {events} FROM events WHERE status <> 'queued' AND status = 'dead' ORDER BY at, id LIMIT ?
 -- name: DueWork
-SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND gate < 2 AND due <= ?) LIMIT ?
+SELECT {work} FROM work WHERE status = 'leased' OR (status = 'ready' AND (gate = 0 OR (gate = 1 AND due <= ?))) LIMIT ?
 -- name: DelayedWork
 -- work_delayed
 SELECT {work} FROM work WHERE status = 'ready' AND gate = 1 AND (due, run, node) > (?, ?, ?) ORDER BY due, run, node LIMIT ?
