@@ -10,7 +10,6 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -27,6 +26,7 @@ from holdfast.authoring.registry import Registry
 
 QUIET: dict[str, Any] = {"poll_seconds": 600, "sweep_seconds": 600, "lease_seconds": 3600, "notify": False}
 STEPS, RUNS, WIDTH, WAITERS = 50, 200, 300, 200
+FRAME_HEADER_BYTES = 24  # of each page in SQLite's log
 
 # Prepares, yields when counting begins, and ends when it does.
 Scenario = Callable[[hf.Engine], AsyncIterator[None]]
@@ -133,17 +133,18 @@ async def price_of(url: str, priced: Priced) -> Price:
 
 async def _counted_sqlite(url: str, engine: hf.Engine, priced: Priced) -> Price:
     db = engine.store.db  # type: ignore[attr-defined]
-    log = Path(f"{url.removeprefix('sqlite:///')}-wal")
     said: list[str] = []
     async for _ in priced.scenario(engine):
         db.execute("PRAGMA wal_autocheckpoint=0")  # else the log would begin anew meanwhile
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.set_trace_callback(said.append)
     db.set_trace_callback(None)
+    _, frames, _ = db.execute("PRAGMA wal_checkpoint").fetchone()
+    (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
     return Price(
         statements=len(said) / priced.steps,
         commits=said.count("COMMIT") / priced.steps,
-        wal_bytes=log.stat().st_size / priced.steps,  # noqa: ASYNC240 - after all is done
+        wal_bytes=frames * (page_bytes + FRAME_HEADER_BYTES) / priced.steps,
     )
 
 

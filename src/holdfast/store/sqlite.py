@@ -53,6 +53,7 @@ from holdfast.store.contract import (
 from holdfast.store.file_bell import FileBell
 from holdfast.store.listing import Listing, found_in_sqlite
 from holdfast.store.sqlite_locks import FileLock, WorkerLocks
+from holdfast.store.sqlite_log import LogRoom
 from holdfast.store.sqlite_schema import check_database, is_current, migrate_database, translate
 from holdfast.store.sqlite_transaction import SqliteTransaction
 from holdfast.store.sqlite_write import load_rows, write_changes
@@ -84,8 +85,7 @@ class SqliteStore:
         sleep: Callable[[float], None],
         timeout_seconds: float = 30.0,
     ) -> None:
-        path = path.absolute()  # the program may change its directory while the engine is open
-        self.path = path
+        self.path = path = path.absolute()  # the program may change its directory while the engine is open
         self._file = str(path)  # looked at with every write
         self._clock = clock
         self._inline = inline
@@ -97,6 +97,7 @@ class SqliteStore:
         self._lock = FileLock(path.with_name(f"{path.name}-holdfast-lock"))
         self._worker_locks = WorkerLocks(path)
         self._bell = FileBell(self._lock.path)
+        self._log_room = LogRoom(self._file)
         self._mutex = asyncio.Lock()
         self._db: sqlite3.Connection | None = None
         self._inode = 0
@@ -208,6 +209,7 @@ class SqliteStore:
                     return call(self.db)
                 self.db.execute("BEGIN IMMEDIATE")
                 try:
+                    self._log_room.make()
                     result = call(self.db)
                     self._commit()
                 except BaseException:
