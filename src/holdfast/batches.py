@@ -26,7 +26,7 @@ class Spent:
 class Commit:
     """What a committed batch did, for those who listen: hints to wake others, counters, the trace."""
 
-    __slots__ = ("changes", "locked", "now", "pairs", "spent")
+    __slots__ = ("changes", "locked", "now", "pairs", "runs", "spent", "work")
 
     def __init__(
         self, now: int, changes: Changes, pairs: list[tuple[Operation, Any]], spent: Spent, locked: bool
@@ -36,12 +36,14 @@ class Commit:
         self.pairs = pairs
         self.spent = spent
         self.locked = locked
+        self.work = changes.rows(WORK)  # as they are now; most of those who listen ask for them
+        self.runs = changes.rows(RUNS)
 
     def ready_queues(self) -> set[str]:
-        return {row.queue for row in self.changes.rows(WORK) if row.status == READY and row.gate == GATE_OPEN}
+        return {row.queue for row in self.work if row.status == READY and row.gate == GATE_OPEN}
 
     def ended_runs(self) -> list[str]:
-        return [row.id for row in self.changes.rows(RUNS) if row.status in ENDED]
+        return [row.id for row in self.runs if row.status in ENDED]
 
 
 class Submitted(msgspec.Struct, eq=False):

@@ -191,12 +191,13 @@ async def alive(stage: Stage, clock: VirtualClock, *, forgetful: bool) -> AsyncI
 
 async def crashes(life: Life, book: Book, place: str, hit: int) -> bool:
     """Play until the place is reached for that time. False if it never is."""
-    loop, reached, hits = asyncio.get_running_loop(), asyncio.Event(), 0
+    loop, reached, hits, dead = asyncio.get_running_loop(), asyncio.Event(), 0, False
 
     def hook(name: str) -> None:
-        nonlocal hits
+        nonlocal hits, dead  # from this very instant on; the event is set a turn of the loop later
         hits += name == place
-        if reached.is_set() or (name == place and hits == hit):
+        if dead or (name == place and hits == hit):
+            dead = True
             loop.call_soon_threadsafe(reached.set)
             raise Crash(f"{place}:{hit}")
 

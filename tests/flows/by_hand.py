@@ -131,14 +131,15 @@ async def crashes(
 
     The store stays open, and whatever was under way is gone. Close it as the death of a process would.
     """
-    loop, reached, hits = asyncio.get_running_loop(), asyncio.Event(), 0
+    loop, reached, hits, dead = asyncio.get_running_loop(), asyncio.Event(), 0, False
 
     def hook(name: str) -> None:
-        nonlocal hits
+        nonlocal hits, dead  # from this very instant on; the event is set a turn of the loop later
         hits += name == place
-        if reached.is_set() or (name == place and hits == hit):
-            if look is not None and not reached.is_set():
+        if dead or (name == place and hits == hit):
+            if look is not None and not dead:
                 look()
+            dead = True
             loop.call_soon_threadsafe(reached.set)
             raise Crash(f"{place}:{hit}")
 

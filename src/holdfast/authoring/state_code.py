@@ -47,13 +47,18 @@ class BoundGraph:
         graph.use()
         self.graph = graph
         self.registry = registry
-        self._name = name or graph.name
+        self.name = name or graph.name
         self.codecs = codecs
         self.limit = limit
-        self._type: StateType = graph.state_type
-        self._entries = tuple(graph.entries)
-        self._finish = frozenset(graph.finish_nodes)
-        self._plans = {name: _plan(node) for name, node in graph.nodes.items()}
+        self.state_type: StateType = graph.state_type
+        # Its shape, which `use` has fixed; plain attributes, since every step asks for most of them.
+        self.entries: Sequence[str] = tuple(graph.entries)
+        self.finish = frozenset(graph.finish_nodes)
+        self.nodes: Mapping[str, NodePlan] = {name: _plan(node) for name, node in graph.nodes.items()}
+        self.max_concurrent = graph.options.max_concurrent
+        self.queue_depth = graph.options.queue_depth
+        self.max_steps = graph.options.max_steps
+        self.keep_checkpoints = graph.options.keep_checkpoints
         self._edges: dict[str, list[Edge]] = {}
         for edge in graph.edges:
             self._edges.setdefault(edge.source, []).append(edge)
@@ -66,45 +71,9 @@ class BoundGraph:
     # -- its shape
 
     @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def nodes(self) -> Mapping[str, NodePlan]:
-        return self._plans
-
-    @property
-    def entries(self) -> Sequence[str]:
-        return self._entries
-
-    @property
-    def finish(self) -> frozenset[str]:
-        return self._finish
-
-    @property
-    def max_concurrent(self) -> int:
-        return self.graph.options.max_concurrent
-
-    @property
-    def queue_depth(self) -> int:
-        return self.graph.options.queue_depth
-
-    @property
-    def max_steps(self) -> int:
-        return self.graph.options.max_steps
-
-    @property
     def backpressure(self) -> int | None:
         seconds = self.graph.options.backpressure_seconds
         return None if seconds is None else int(seconds * 1_000_000)
-
-    @property
-    def keep_checkpoints(self) -> int | None:
-        return self.graph.options.keep_checkpoints
-
-    @property
-    def state_type(self) -> StateType:
-        return self._type
 
     def definition(self, node: str) -> GraphNode:
         """The node's function and policies; GraphError if the graph has none of that name (any more)."""
@@ -137,26 +106,26 @@ class BoundGraph:
     def initial(self, data: bytes, codec: str) -> dict[str, bytes]:
         if codec != JSON.tag:
             data = CANONICAL.default.encode(self.codecs.of(codec).decode(data, UNTYPED))
-        return self._type.complete(split(data), f"the input of graph {self.name!r}")
+        return self.state_type.complete(split(data), f"the input of graph {self.name!r}")
 
     def encode(self, state: object, whose: str) -> dict[str, bytes]:
         """A whole state as fields, with its defaults; `whose` says in an error what it is."""
-        return self._type.encode_whole(state, whose, self.limit)
+        return self.state_type.encode_whole(state, whose, self.limit)
 
     def encode_part(self, part: Mapping[str, object], whose: str) -> dict[str, bytes]:
         """Some fields of a state."""
-        return self._type.encode_part(part, whose, self.limit)
+        return self.state_type.encode_part(part, whose, self.limit)
 
     def state_for(self, fields: Fields, sent: Sent | None = None) -> Any:
         """A fresh state for a node: the merged one, with what it was sent alone in front."""
-        return self._type.decode(with_sent(fields, sent))
+        return self.state_type.decode(with_sent(fields, sent))
 
     def result(self, state: Fields) -> bytes:
         return self.seal(joined(state))
 
     def read_result(self, stored: bytes) -> Any:
         """The state that a run ended with, as the caller is to receive it."""
-        return self._type.decode(split(self.unseal(stored)))
+        return self.state_type.decode(split(self.unseal(stored)))
 
     def seal(self, data: bytes) -> bytes:
         codec = self.codecs.default
@@ -179,9 +148,9 @@ class BoundGraph:
                 written.setdefault(name, []).append((node, data))
         merged = dict(state)
         for name, given in written.items():
-            field = self._type.fields.get(name)
+            field = self.state_type.fields.get(name)
             if field is None:
-                raise self._type.unknown(name, f"the delta of node {given[0][0]!r} of graph {self.name!r}")
+                raise self.state_type.unknown(name, f"the delta of node {given[0][0]!r} of graph {self.name!r}")
             merged[name] = field.merged(merged.get(name), given, self.limit)
         return merged
 
@@ -191,23 +160,23 @@ class BoundGraph:
             if not delta:
                 continue
             where = f"reduce of graph {self.name!r}"
-            part = {name: self._type.fields[name].decode(data) for name, data in delta.items()}
+            part = {name: self.state_type.fields[name].decode(data) for name, data in delta.items()}
             try:
-                given = self.graph.reduce(self._type.decode(merged), part)  # type: ignore[misc]  # looked at by merge
+                given = self.graph.reduce(self.state_type.decode(merged), part)  # type: ignore[misc]  # looked at by merge
             except Exception as error:
                 raise GraphError(
                     f"{where} raised {type(error).__name__}, merging what node {node!r} gave: {error}"
                     f"{authors_line(error)}",
                     hint="repair reduce: it gets the state and a dict of what a node gave, and returns the new state",
                 ) from error
-            if self._type.is_state(given):
-                given = {name: getattr(given, name) for name in self._type.fields}
+            if self.state_type.is_state(given):
+                given = {name: getattr(given, name) for name in self.state_type.fields}
             if not isinstance(given, Mapping):
                 raise GraphError(
                     f"{where} returned a {type(given).__name__}",
                     hint="return the new state, or a dict of the fields that changed",
                 )
-            merged.update(self._type.encode_part(given, f"what {where} returned", self.limit))
+            merged.update(self.state_type.encode_part(given, f"what {where} returned", self.limit))
         return merged
 
     def taken(self, node: str, state: Fields) -> list[tuple[int, str]]:
@@ -219,7 +188,7 @@ class BoundGraph:
 
     def _holds(self, edge: Edge, state: Fields) -> bool:
         if self._looked_at[0] is not state:
-            self._looked_at = (state, self._type.decode(state))
+            self._looked_at = (state, self.state_type.decode(state))
         try:
             return bool(edge.when(self._looked_at[1]))  # type: ignore[misc]  # it has one
         except Exception as error:
@@ -230,7 +199,7 @@ class BoundGraph:
             ) from error
 
     def route_to(self, route: Route) -> str:
-        if route.node not in self._plans:
+        if route.node not in self.nodes:
             raise unknown_node(self.graph, route.node, "a node's answer")
         return route.node
 
@@ -241,7 +210,7 @@ class BoundGraph:
         if returned is None:
             return NOTHING
         whose = f"the delta of node {node!r} of graph {self.name!r}"
-        if returned is state or self._type.is_state(returned):
+        if returned is state or self.state_type.is_state(returned):
             raise GraphError(
                 f"node {node!r} of graph {self.name!r} returned the whole state",
                 hint='return only what changes, such as {"notes": ["one more"]}: fields with a reducer would be merged '
@@ -291,16 +260,16 @@ class BoundGraph:
 
     def _sent(self, send: Send, node: str) -> dict[str, bytes]:
         whose = f"what node {node!r} of graph {self.name!r} sends to {send.node!r}"
-        if self._type.is_state(send.state):
-            return self._type.encode_whole(send.state, whose, self.limit)
+        if self.state_type.is_state(send.state):
+            return self.state_type.encode_whole(send.state, whose, self.limit)
         if not isinstance(send.state, Mapping):
             raise GraphError(
                 f"{whose} is {send.state!r:.80}, a {type(send.state).__name__}", hint="send a dict of fields"
             )
-        return self._type.encode_part(send.state, whose, self.limit)
+        return self.state_type.encode_part(send.state, whose, self.limit)
 
     def _check_target(self, node: str, name: str) -> None:
-        if name not in self._plans:
+        if name not in self.nodes:
             raise unknown_node(self.graph, name, f"what node {node!r} returned")
         declared = self.definition(node).goes_to
         if declared is not None and name not in declared:
@@ -310,7 +279,7 @@ class BoundGraph:
             )
 
     def _delta(self, delta: Mapping[str, Any] | None, whose: str) -> dict[str, msgspec.Raw]:
-        encoded = self._type.encode_part(delta or {}, whose, self.limit)
+        encoded = self.state_type.encode_part(delta or {}, whose, self.limit)
         return {name: msgspec.Raw(data) for name, data in encoded.items()}
 
     # -- subgraphs

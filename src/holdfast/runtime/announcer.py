@@ -12,7 +12,6 @@ from holdfast.core.errors import StoreError
 from holdfast.core.function_operations import ENTRY_KINDS, TURN, ContinueAs, TakeTurn
 from holdfast.core.rows import HISTORY
 from holdfast.core.rows import STREAM as STREAM_TABLE
-from holdfast.core.rows import WORK as WORK_TABLE
 from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.engine")
@@ -77,4 +76,4 @@ def _tells_a_driver(commit: Commit) -> bool:
     if not told:
         return False
     told -= {operation.run for operation, _ in commit.pairs if isinstance(operation, _DRIVERS_OWN)}
-    return bool(told - {work.run for work in commit.changes.rows(WORK_TABLE) if work.kind == TURN})
+    return bool(told - {work.run for work in commit.work if work.kind == TURN})

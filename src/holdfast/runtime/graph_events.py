@@ -37,7 +37,6 @@ from holdfast.core.rows import (
     RUNNING,
     RUNS,
     SUSPENDED,
-    WORK,
     Checkpoint,
     Run,
     Work,
@@ -288,7 +287,7 @@ class _Works:
 
     def of(self, run: str, node: str, attempt: int) -> Work | None:
         if self._rows is None:
-            self._rows = {(row.run, row.node, row.attempt): row for row in self._commit.changes.rows(WORK)}
+            self._rows = {(row.run, row.node, row.attempt): row for row in self._commit.work}
         return self._rows.get((run, node, attempt))
 
 

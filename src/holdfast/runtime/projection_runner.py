@@ -21,7 +21,7 @@ from holdfast.core.errors import HoldfastError, StoreError
 from holdfast.core.ids import instance_id
 from holdfast.core.operations import Handed, StartRun
 from holdfast.core.projection_operations import PROJECTION_MODEL, sources_in
-from holdfast.core.rows import LEASED, PAUSED, PROJECTION, RUNS, STREAM, WORK, Work
+from holdfast.core.rows import LEASED, PAUSED, PROJECTION, STREAM, Work
 from holdfast.core.seams import Clock
 from holdfast.core.settings import Settings
 from holdfast.runtime.definitions import RegistryDefinitions
@@ -100,14 +100,14 @@ class ProjectionRunner:
         changes = commit.changes
         if STREAM in changes.inserts:
             self._look_now.set()
-        for work in changes.rows(WORK):
+        for work in commit.work:
             if work.kind == PROJECTION:
                 self._claim_now.set()
                 owner = self._owners.get(work.run)
                 if owner is not None and owner.task is not None and work.token > owner.work.token:
                     owner.task.cancel()  # somebody set it out anew: whatever it still writes is refused
         if self._owners:
-            for run in changes.rows(RUNS):
+            for run in commit.runs:
                 if run.id in self._owners and (run.status == PAUSED or run.ended):
                     self._owners[run.id].stop()
 

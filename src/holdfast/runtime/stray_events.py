@@ -31,7 +31,8 @@ class StrayEventKeeper:
 
     def on_commit(self, commit: Commit) -> None:
         """A run of this process has ended and left events for others."""
-        if any(event.status == ORPHANED for event in commit.changes.inserts.get(EVENTS, ())) and self._looking is None:
+        events = commit.changes.inserts.get(EVENTS)
+        if events and self._looking is None and any(event.status == ORPHANED for event in events):
             self._looking = asyncio.get_running_loop().create_task(self._look(), name="holdfast-stray-events")
 
     @property

@@ -152,14 +152,17 @@ class Recorder:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._unsorted: deque[tuple[str, float]] = deque()
+        self._uncounted: deque[tuple[str, int]] = deque()
         self._counters: dict[str, int] = {}
         self._gauges: dict[str, float] = {}
         self._distributions: dict[str, _Distribution] = {}
 
     def count(self, name: str, n: int = 1) -> None:
         """Add n to a counter."""
-        with self._lock:
-            self._counters[name] = self._counters.get(name, 0) + n
+        self._uncounted.append((name, n))
+        if len(self._uncounted) >= MOST_UNSORTED:
+            with self._lock:
+                self._sort()
 
     def observe(self, name: str, seconds: float) -> None:
         """Add one measurement to a distribution."""
@@ -170,8 +173,12 @@ class Recorder:
 
     def _sort(self) -> None:
         """The lock is held; others may put more down meanwhile."""
-        new: dict[str, list[float]] = {}
+        counters, new = self._counters, dict[str, list[float]]()
         with suppress(IndexError):  # nothing is left
+            while True:
+                name, n = self._uncounted.popleft()
+                counters[name] = counters.get(name, 0) + n
+        with suppress(IndexError):
             while True:
                 name, seconds = self._unsorted.popleft()
                 new.setdefault(name, []).append(seconds)

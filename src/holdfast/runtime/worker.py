@@ -30,7 +30,7 @@ from holdfast.core.codec import DEFAULT_CODECS, Codecs
 from holdfast.core.errors import HoldfastError, StoreError
 from holdfast.core.function_operations import TURN
 from holdfast.core.operations import STALE, Handed, Offer
-from holdfast.core.rows import LEASED, PROJECTION, WORK, Work
+from holdfast.core.rows import LEASED, PROJECTION, Work
 from holdfast.core.seams import Clock, Ids, Randomness
 from holdfast.core.settings import Settings
 from holdfast.runtime import telemetry as t
@@ -388,7 +388,7 @@ class Worker:
         """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""
         self._driver.on_commit(commit)
         self.projections.on_commit(commit)
-        for work in commit.changes.rows(WORK):
+        for work in commit.work:
             if work.status == "ready":
                 if work.kind == TURN:
                     self._stop_if_fenced(work)

@@ -56,22 +56,24 @@ ORDER: tuple[Table[Any], ...] = (
     *(RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS),
     *(STREAM, SNAPSHOTS, OBSERVATIONS, VALUES, CHECKPOINTS, RECORDED),
 )
+_RANK = {table: rank for rank, table in enumerate(ORDER)}.__getitem__
 
 
 def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes) -> None:
     """Write a batch inside the transaction that is open. A row that is not as expected aborts it."""
     if failpoints.armed:
         failpoints.hit("flush.before")
-    for table in ORDER:
-        pairs = changes.updates.get(table)
+    updates, deletes, inserts = changes.updates, changes.deletes, changes.inserts
+    for table in sorted({*updates, *deletes, *inserts}, key=_RANK):
+        pairs = updates.get(table)
         if pairs:
             for statement, values in (_run_updates(pairs) if table is RUNS else _work_updates(pairs)).items():
                 _exactly(db, sql[statement], values, table)
-        deleted = changes.deletes.get(table)
+        deleted = deletes.get(table)
         if deleted:
             # An event that someone else has consumed must abort the batch, or it would be delivered twice.
             _exactly(db, sql[f"delete_{table.name}"], [table.key(row) for row in deleted], table)
-        inserted = changes.inserts.get(table)
+        inserted = inserts.get(table)
         if inserted:
             _insert(db, sql, table, inserted)
         if failpoints.armed and (pairs or inserted or deleted):

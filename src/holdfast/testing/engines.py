@@ -13,7 +13,6 @@ from holdfast.authoring.durations import instant_us
 from holdfast.authoring.registry import Registry
 from holdfast.coordinator import Commit
 from holdfast.core.errors import UsageError
-from holdfast.core.rows import WORK
 from holdfast.engine import Engine
 from holdfast.runtime.system import RealIds, System, real_system
 from holdfast.runtime.worker import Worker
@@ -90,7 +89,7 @@ def serve_whatever_comes(engine: Engine, worker: Worker) -> None:
     """Serve queues that are named first in a start: in a test there is nobody else who would."""
 
     def on_commit(commit: Commit) -> None:
-        for work in commit.changes.rows(WORK):
+        for work in commit.work:
             if not any(work.queue in each.queues for each in engine.local_workers):
                 worker.queues = (*worker.queues, work.queue)
                 worker.wake()
