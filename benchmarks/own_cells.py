@@ -26,6 +26,7 @@ from benchmarks.sizes import Sizes
 from benchmarks.startup import bare_python_seconds, first_result, import_ms
 from benchmarks.throughput import Cost, measure_w1, measure_w2, measure_w7
 from benchmarks.waiting import measure_w5, measure_w6, measure_weight
+from holdfast.runtime.garbage import collect_less_often
 
 Values = dict[str, float]
 Measuring = Callable[[str, Sizes], Values]
@@ -249,5 +250,6 @@ WORKLOADS = tuple(dict.fromkeys(each.workload for each in OWN_CELLS.values() if 
 
 if __name__ == "__main__":
     name, url, sizes = sys.argv[1:]
+    collect_less_often()  # as `holdfast worker` does; the peers' programs do the same
     values = OWN_CELLS[name].measuring(url, msgspec.json.decode(sizes.encode(), type=Sizes))
     print(msgspec.json.encode({"values": values}).decode())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.logs import JsonFormatter, ReadableFormatter
+from holdfast.runtime.garbage import NEW_OBJECTS
 from holdfast.runtime.stop_requests import ONE_WISH_SECONDS
 from tests.cli.conftest import Shell
 
@@ -38,6 +39,14 @@ def test_a_worker_runs_what_its_module_defines_and_sigterm_stops_it_politely(she
         lines_until(worker, "stopped")
         assert worker.wait(30) == 0
     assert shell.json("stats")["workers"] == []
+
+
+def test_a_process_that_is_all_ours_collects_garbage_less_often(shell: Shell, folder: Path) -> None:
+    (folder / "tidy.py").write_text(
+        "import gc\nimport holdfast as hf\n@hf.action\nasync def new() -> int:\n    return gc.get_threshold()[0]\n"
+    )
+    with shell.process("worker", "tidy"):
+        assert shell("start", "tidy:new", "--wait").stdout == f"{NEW_OBJECTS}\n"
 
 
 def test_json_logs_have_stable_keys(shell: Shell) -> None:

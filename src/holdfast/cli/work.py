@@ -46,6 +46,7 @@ async def worker(
     """
     from holdfast.cli.loading import load_modules
     from holdfast.cli.logs import log_to_stderr
+    from holdfast.runtime.garbage import collect_less_often
 
     names = (*modules, *options.modules())
     if not names:
@@ -57,6 +58,7 @@ async def worker(
     log_to_stderr(log_level, as_json=json_logs or options.as_json)
     load_modules(names)
     refuse_nothing_to_do(names)
+    collect_less_often()
     async with opened(options, create=True) as engine:
         _announce(options.database, engine.definitions.known_workflows())
         if "HOLDFAST_FAILPOINT" in os.environ:  # crash on purpose: for those who test what happens then
