@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from holdfast.core.errors import MissingJob, UnknownWorkflow, UsageError
 from holdfast.core.graph import known_names
@@ -108,8 +108,6 @@ class Registry:
     def __init__(self) -> None:
         self._actions: dict[str, Registered] = {}
         self._workflows: dict[str, Registered] = {}
-        self.workflows: Final[Mapping[str, Registered]] = MappingProxyType(self._workflows)
-        """Workflows by name and by alias, read-only."""
         self._events: dict[str, Event[Any]] = {}
         self.version = 0  # grows with every definition, so that what is derived from the names can be kept
 
@@ -120,6 +118,11 @@ class Registry:
     def actions(self) -> Mapping[str, Action[..., Any]]:
         """Actions by name and by alias, read-only."""
         return cast("Mapping[str, Action[..., Any]]", MappingProxyType(self._actions))
+
+    @property
+    def workflows(self) -> Mapping[str, Registered]:
+        """Workflows by name and by alias, read-only."""
+        return MappingProxyType(self._workflows)
 
     @property
     def events(self) -> Mapping[str, Event[Any]]:
