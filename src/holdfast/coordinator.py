@@ -512,15 +512,20 @@ class Coordinator:
         """Take the rows that a claim returned, so that the completion need not read them."""
         for watch_claims in self.claim_observers:
             watch_claims(handed)
+        run, late = None, False
         for item in handed:
-            known = self.cache.run_row(item.run.id)
-            if known is not None and known.version > item.run.version:
+            if item.run is not run:  # else it is the next item of the same one
+                run = item.run
+                known = self.cache.run_row(run.id)
+                late = known is not None and known.version > run.version
+                if known is None or known.version < run.version:
+                    self.cache.drop(run.id)  # the other rows belong to an older version
+                if not late:
+                    self.cache.learn(RUNS, run)  # also under the same version: a claim shows that a run has begun
+            if late:
                 self.cache.learn_late_claim(item.work)  # the answer was late, and the item may be another's by now
-                continue
-            if known is None or known.version < item.run.version:
-                self.cache.drop(item.run.id)  # the other rows belong to an older version
-            self.cache.learn(RUNS, item.run)  # also under the same version: a claim shows that a run has begun
-            self.cache.learn(WORK, item.work)
+            else:
+                self.cache.learn(WORK, item.work)
 
     async def apply_in(self, tx: Transaction, operation: Operation) -> tuple[Any, Callable[[], None]]:
         """Apply one operation inside a transaction that the caller commits: its result, and what to call then.

@@ -270,11 +270,14 @@ class PostgresStore:
         rows = await self._statement("fetch", "claim", *names, request.limit, request.worker, request.losses_below)
         if failpoints.armed:
             await failpoints.reach("claim.after")
-        handed = []
+        runs: dict[str, Run] = {}
+        works: list[Work] = []
         for row in rows:
             values = tuple(row.values())
-            work = Work(*values[:_WORK_WIDTH])
-            handed.append(Handed(work, begun(Run(*values[_WORK_WIDTH:]), work)))
+            works.append(work := Work(*values[:_WORK_WIDTH]))
+            if values[_WORK_WIDTH] is not None:  # the first item of its run
+                runs[work.run] = begun(Run(*values[_WORK_WIDTH:]), work)
+        handed = [Handed(work, runs[work.run]) for work in works]
         handed.sort(key=lambda item: (-item.work.priority, item.work.due))
         return handed
 

@@ -26,7 +26,7 @@ from msgspec.structs import astuple, replace
 from holdfast.core import failpoints
 from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.rows import HOLDS, LEASED, WORK, Fact, History, Run, Work
+from holdfast.core.rows import HOLDS, LEASED, Fact, History, Run, Work
 from holdfast.core.seams import Clock, StatementExecutor
 from holdfast.core.stored import stored_names
 from holdfast.core.view import Changes, Query
@@ -48,7 +48,6 @@ from holdfast.store.contract import (
     Transaction,
     Transition,
     WorkerRow,
-    begun,
 )
 from holdfast.store.file_bell import FileBell
 from holdfast.store.listing import Listing, found_in_sqlite
@@ -64,7 +63,6 @@ T = TypeVar("T")
 SLOW_COMMIT_SECONDS = 0.005
 # How often it is looked whether others have written: more often for a while after they have, as more is likely to come.
 WATCH_SECONDS, BUSY_WATCH_SECONDS, BUSY_SECONDS = 0.005, 0.001, 1.0
-_WORK_WIDTH = len(WORK.columns)
 _json = msgspec.json.encode
 
 
@@ -387,15 +385,16 @@ class SqliteStore:
 
         def take(db: sqlite3.Connection) -> tuple[bool, list[Handed]]:
             foreign = self._others_wrote(db)
-            handed = []
             now = self.now()
-            for row in db.execute(self._sql["claimable"], (*wanted, request.limit)).fetchall():
-                work = Work(*row[:_WORK_WIDTH])
-                leased = replace(work, status=LEASED, token=work.token + 1, worker=request.worker, started=now)
-                handed.append(Handed(leased, begun(Run(*row[_WORK_WIDTH:]), leased)))
-            keys = ((h.work.token, h.work.worker, now, h.work.run, h.work.node, h.work.attempt) for h in handed)
-            db.executemany(self._sql["lease"], keys)
-            db.execute(self._sql["begin"], (now, _json([h.work.run for h in handed]).decode()))
+            found = [Work(*row) for row in db.execute(self._sql["claimable"], (*wanted, request.limit))]
+            works = [
+                replace(work, status=LEASED, token=work.token + 1, worker=request.worker, started=now) for work in found
+            ]
+            db.executemany(self._sql["lease"], ((w.token, w.worker, now, w.run, w.node, w.attempt) for w in works))
+            ids = _json(list({work.run for work in works})).decode()  # of a wide run there are many
+            db.execute(self._sql["begin"], (now, ids))
+            runs = {row[0]: Run(*row) for row in db.execute(self._sql["runs_by_id"], (ids,))}
+            handed = [Handed(work, runs[work.run]) for work in works]
             if failpoints.armed:
                 failpoints.hit("claim.before_commit")
             return foreign, handed

@@ -423,7 +423,8 @@ SELECT {history} FROM history WHERE run = $1 AND sequence > $2 ORDER BY sequence
 
 -- name: claim
 -- work_claimable, in its order, never waiting. Items are updated where they were found, and the run's row comes along,
--- so that a completion need not read it; OFFSET 0 keeps that a look-up by key, however the tables grow.
+-- so that a completion need not read it: once for all items of a run, of which there may be very many. OFFSET 0 keeps that
+-- a look-up by key, however the tables grow.
 WITH c AS MATERIALIZED (
   SELECT w.ctid AS place FROM work w
   WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind IN ('job', 'call') OR w.workflow = ANY($2::text[]))
@@ -437,7 +438,8 @@ u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
 -- A run's status follows its first claim, where nobody holds the run. A claim column like the lease: the version stays (K4).
 b AS MATERIALIZED (SELECT r.id, u.started FROM u JOIN runs r ON r.id = u.run WHERE r.status = 'pending' FOR NO KEY UPDATE OF r SKIP LOCKED),
 s AS (UPDATE runs r SET status = 'running', started = b.started FROM b WHERE r.id = b.id)
-SELECT {work@u}, {runs@r} FROM u CROSS JOIN LATERAL (SELECT * FROM runs WHERE runs.id = u.run OFFSET 0) r
+SELECT {work@u}, {runs@r} FROM (SELECT u.*, row_number() OVER (PARTITION BY u.run) AS nth FROM u) u
+LEFT JOIN LATERAL (SELECT * FROM runs WHERE u.nth = 1 AND runs.id = u.run OFFSET 0) r ON true
 
 -- name: promote
 -- work_delayed; skips what is locked, the next poll takes it. What is due next comes back: of those that were let in

@@ -228,7 +228,7 @@ SELECT {history} FROM history WHERE run = ? AND sequence > ? ORDER BY sequence
 
 -- name: claimable
 -- work_claimable, in its order. Holds are looked at here, so that maintenance stops every claim at once.
-SELECT {work@w}, {runs@r} FROM work w INDEXED BY work_claimable CROSS JOIN runs r ON r.id = w.run
+SELECT {work@w} FROM work w INDEXED BY work_claimable
 WHERE w.queue = ? AND w.status = 'ready' AND w.gate = 0
   AND (w.kind IN ('job', 'call') OR w.workflow IN (SELECT value FROM json_each(?)))
   AND w.name IN (SELECT value FROM json_each(?)) AND w.losses < ?
