@@ -20,7 +20,7 @@ from unittest import mock
 
 import holdfast as hf
 from holdfast.core.queries import OpenWork
-from holdfast.core.rows import LEASED, READY
+from holdfast.core.rows import LEASED, PROJECTION, READY, Work
 from holdfast.runtime import function_driver
 from holdfast.runtime.run_watchdog import RunWatchdog
 from tests.reliability.simulation.actions import enter
@@ -157,19 +157,35 @@ async def _until_all_is_done(world: World, programs: list[Program], driving: lis
 
 
 async def _check_lively(world: World, calm_since: float) -> None:
-    """G9: what could run is taken up within three leases, and what was leased to somebody who is gone, too."""
+    """G9: what could run is taken up within three leases, and what was leased to somebody who is gone, too.
+
+    Few slots and much to do is no standstill: what waits while something before it in its queue moves may wait on.
+    """
     patience_us = int(LIVELY_LEASES * LEASE_SECONDS * 1e6)
     now, calm_us = world.now_us(), world.start_us + int(calm_since * 1e6)
     touched = world.shadow.touched
     still = [run for run in world.shadow.open_runs() if max(touched[run], calm_us) < now - patience_us]
+    if not still:
+        return
+    works: list[Work] = []
+    for run in world.shadow.open_runs():
+        works += await world.ask(lambda engine, run=run: engine.store.rows(OpenWork(run)))  # type: ignore[misc]
+    # A projection is leased for as long as somebody owns it, and takes no slot.
+    moving = [work for work in works if work.status == LEASED and work.run not in still and work.kind != PROJECTION]
     for run in still:
         due = [
             work
-            for work in await world.ask(lambda engine, run=run: engine.store.rows(OpenWork(run)))  # type: ignore[misc]
-            if work.status in (READY, LEASED) and work.due < now - patience_us
+            for work in works
+            if work.run == run and work.status in (READY, LEASED) and work.due < now - patience_us
+            if work.status == LEASED or not any(_is_before(other, work) for other in moving)
         ]
         told = "" if not due else await world.ask(lambda engine, run=run: _explained(engine, [run]))  # type: ignore[misc]
         must(not due, "G9", f"run {run} has stood still for {LIVELY_LEASES} leases and could go on: {due}. {told}")
+
+
+def _is_before(other: Work, work: Work) -> bool:
+    """In the order of claims."""
+    return other.queue == work.queue and (-other.priority, other.due) <= (-work.priority, work.due)
 
 
 def _raise_what_is_broken(world: World, driving: list[asyncio.Task[None]]) -> None:
