@@ -66,8 +66,8 @@ STORE: tuple[Mutant, ...] = (
         "SQLite: enqueue outside the transaction: what follows is committed apart from what it follows from",
         "G1, G4, G10",
         "store/sqlite_write.py",
-        "        inserted = changes.inserts.get(table)\n        if inserted:\n",
-        "        inserted = changes.inserts.get(table)\n        if inserted and pairs:\n"
+        "        inserted = inserts.get(table)\n        if inserted:\n",
+        "        inserted = inserts.get(table)\n        if inserted and pairs:\n"
         '            db.execute("COMMIT")\n            db.execute("BEGIN IMMEDIATE")\n        if inserted:\n',
         *("tests/deciders/test_crashes_in_process.py", "-k", "sqlite"),
     ),

@@ -181,9 +181,9 @@ STREAMS: tuple[Mutant, ...] = (
         "state shared instead of copied: what one node changes the others see",
         "I41",
         "authoring/state_code.py",
-        "        return self._type.decode(with_sent(fields, sent))\n\n    def result",
+        "        return self.state_type.decode(with_sent(fields, sent))\n\n    def result",
         '        shared = globals().setdefault("_shared", {})\n'
-        "        return shared.setdefault(id(fields), self._type.decode(with_sent(fields, sent)))\n\n    def result",
+        "        return shared.setdefault(id(fields), self.state_type.decode(with_sent(fields, sent)))\n\n    def result",
         *("tests/graphs/test_semantics.py", "-k", "test_i41_every_item_has_a_copy"),
     ),
     mutant(
