@@ -148,8 +148,10 @@ class Coordinator:
                 continue
             # Whoever was alone often comes back at once with its next step: cheaper than a task for each.
             for _ in range(LINGERING):
-                if not self._queue:
-                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                if self._queue:
+                    await asyncio.sleep(0)  # what was handed over together also comes back together
+                    break
 
     async def _serve_next(self) -> int:
         """Serve what waits, and return how many operations that were."""
