@@ -183,7 +183,8 @@ STREAMS: tuple[Mutant, ...] = (
         "authoring/state_code.py",
         "        return self.state_type.decode(with_sent(fields, sent))\n\n    def result",
         '        shared = globals().setdefault("_shared", {})\n'
-        "        return shared.setdefault(id(fields), self.state_type.decode(with_sent(fields, sent)))\n\n    def result",
+        "        made = self.state_type.decode(with_sent(fields, sent))\n"
+        "        return shared.setdefault(id(fields), made)\n\n    def result",
         *("tests/graphs/test_semantics.py", "-k", "test_i41_every_item_has_a_copy"),
     ),
     mutant(
