@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.errors import StoreUnavailable
 from holdfast.core.operations import Operation
 from holdfast.core.rows import ENDED, GATE_OPEN, READY, RUNS, WORK
 from holdfast.core.view import Changes, View
@@ -79,3 +80,16 @@ class Decided:
         self.view = view
         self.changes = changes
         self.seconds = seconds
+
+
+def named(operation: Operation) -> str:
+    """The operation without its payload, which does not belong in a log."""
+    return " ".join([type(operation).__name__, *operation.runs])
+
+
+def gave_up(error: Exception) -> StoreUnavailable:
+    """What a caller is told whose operation was refused again and again."""
+    return StoreUnavailable(
+        f"the store did not accept a batch in time: {error}",
+        hint="another transaction holds a lock for very long; see pg_stat_activity, or raise store_timeout_seconds",
+    )

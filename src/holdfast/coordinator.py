@@ -34,7 +34,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from holdfast.batches import Commit, Decided, Spent, Submitted
+from holdfast.audience import Audience
+from holdfast.batches import Commit, Decided, Spent, Submitted, gave_up, named
 from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
 from holdfast.core.operations import Handed, Operation, names_its_runs
@@ -48,7 +49,6 @@ from holdfast.store.contract import Busy, Conflict, Need, Store, Transaction
 log = logging.getLogger("holdfast.coordinator")
 
 Decide = Callable[[View, Any], Any]
-Observer = Callable[["Commit"], None]
 T = TypeVar("T")
 
 SLOW_DECISION_SECONDS = 0.1
@@ -75,7 +75,8 @@ class Coordinator:
     ) -> None:
         self.store = store
         self.cache = RowCache(cache_rows)
-        self.observers: list[Observer] = []
+        self.audience = Audience()
+        self.observers = self.audience.observers
         self.claim_observers: list[Callable[[Sequence[Handed]], None]] = []
         store.on_foreign_write = self.cache.clear
         self._decisions = decisions
@@ -87,6 +88,7 @@ class Coordinator:
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
         self._submitted = 0
+        self._handed = 0  # items that the last batch handed over, if it was one operation
         self._aside: dict[str, asyncio.Task[None]] = {}  # who is the last to work on a run that someone slow has locked
         self._aside_tasks: set[asyncio.Task[None]] = set()
         self._aside_room = asyncio.Semaphore(ASIDE_LIMIT)
@@ -143,15 +145,19 @@ class Coordinator:
     # -- batches
 
     async def _drain(self) -> None:
-        while self._queue:
-            if await self._serve_next() > 1:
-                continue
-            # Whoever was alone often comes back at once with its next step: cheaper than a task for each.
-            for _ in range(LINGERING):
-                await asyncio.sleep(0)
-                if self._queue:
-                    await asyncio.sleep(0)  # what was handed over together also comes back together
-                    break
+        try:
+            while self._queue:
+                if await self._serve_next() > 1:
+                    continue
+                # Whoever was alone often comes back at once with its next step: cheaper than a task for each.
+                for _ in range(LINGERING):
+                    await asyncio.sleep(0)
+                    if self._queue:
+                        if self._handed > 1:
+                            await asyncio.sleep(0)  # what was handed over together also comes back together
+                        break
+        finally:
+            self.audience.catch_up()
 
     async def _serve_next(self) -> int:
         """Serve what waits, and return how many operations that were."""
@@ -252,7 +258,7 @@ class Coordinator:
     async def _apply_fast(self, batch: list[Submitted], decided: Decided | None = None) -> list[Submitted]:
         """Decide on remembered rows, flush guarded. What is returned must take the locked path."""
         slow: list[Submitted] = []
-        pending = batch
+        pending, is_drained = batch, decided is None and self.store.flushes_overlap
         for _ in range(2):  # a second time for those that the guard did not miss
             if decided is None:
                 decided = self._decide_fast(pending, slow)
@@ -261,6 +267,8 @@ class Coordinator:
             if not fast:
                 return slow
             started = self._clock.monotonic()
+            if self.audience.untold:  # while the store writes
+                asyncio.get_running_loop().call_soon(self.audience.catch_up)
             try:
                 missed = await self.store.flush(changes) if changes else frozenset[str]()
             except Busy:
@@ -276,7 +284,10 @@ class Coordinator:
                 return slow + fast
             if not missed:
                 spent = Spent(decide=decided.seconds, write=self._clock.monotonic() - started)
-                self._commit(fast, decided.view, changes, spent, locked=False)
+                # Whoever was handed something over comes back with it, and waits for this process meanwhile.
+                self._handed = len(getattr(fast[0].result, "handed", ()))
+                soon = is_drained and len(fast) == 1 and self._handed > 0
+                self._commit(fast, decided.view, changes, spent, locked=False, another_follows=soon)
                 return slow
             decided = None
             for run in missed:
@@ -338,7 +349,7 @@ class Coordinator:
             log.error("deciding %s raised", type(operation).__name__, exc_info=item.error)
         if (spent := monotonic() - started) > SLOW_DECISION_SECONDS:
             log.warning(
-                "deciding %s took %.0f ms: code inside a decision must be quick", _named(operation), spent * 1000
+                "deciding %s took %.0f ms: code inside a decision must be quick", named(operation), spent * 1000
             )
         return ()
 
@@ -371,7 +382,7 @@ class Coordinator:
             except Conflict as error:
                 self._forget(batch)
                 if self._clock.monotonic() > deadline:
-                    self._fail(batch, _gave_up(error))
+                    self._fail(batch, gave_up(error))
                     return
                 if isinstance(error, Busy) and not aside_already:
                     self._set_aside(batch)
@@ -393,7 +404,7 @@ class Coordinator:
             except Exception as error:
                 self._forget(batch)
                 if len(batch) == 1:
-                    log.exception("%s could not be written", _named(batch[0].operation))
+                    log.exception("%s could not be written", named(batch[0].operation))
                     self._fail(batch, error)
                     return
                 await self._apply_halves(batch, aside_already)
@@ -512,6 +523,7 @@ class Coordinator:
 
     def remember(self, handed: Sequence[Handed]) -> None:
         """Take the rows that a claim returned, so that the completion need not read them."""
+        self.audience.catch_up()  # with what was committed before
         for watch_claims in self.claim_observers:
             watch_claims(handed)
         run, late = None, False
@@ -555,7 +567,16 @@ class Coordinator:
 
     # -- afterwards
 
-    def _commit(self, batch: list[Submitted], view: View, changes: Changes, spent: Spent, *, locked: bool) -> None:
+    def _commit(
+        self,
+        batch: list[Submitted],
+        view: View,
+        changes: Changes,
+        spent: Spent,
+        *,
+        locked: bool,
+        another_follows: bool = False,
+    ) -> None:
         self.cache.absorb(changes)
         for item in batch:
             if item.error is not None or item.future.done():
@@ -563,29 +584,12 @@ class Coordinator:
             else:
                 item.future.set_result(item.result)
         pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
-        commit = Commit(view.now, changes, pairs, spent, locked)
-        for observer in self.observers:
-            try:
-                observer(commit)
-            except Exception:
-                log.exception("an observer of commits raised")
+        self.audience.tell(Commit(view.now, changes, pairs, spent, locked), another_follows=another_follows)
 
     def _forget(self, batch: list[Submitted]) -> None:
         for item in batch:
             for run in item.operation.runs:
                 self.cache.drop(run)
-
-
-def _named(operation: Operation) -> str:
-    """The operation without its payload, which does not belong in a log."""
-    return " ".join([type(operation).__name__, *operation.runs])
-
-
-def _gave_up(error: Conflict) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"the store did not accept a batch in time: {error}",
-        hint="another transaction holds a lock for very long; see pg_stat_activity, or raise store_timeout_seconds",
-    )
 
 
 __all__ = ["Commit", "Coordinator", "Spent"]

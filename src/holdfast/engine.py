@@ -168,11 +168,13 @@ class Engine(Deciding, Projecting, Operating):
         self._store, self._coordinator = store, coordinator
         self._watch = Watch(store, coordinator.cache.run_row)
         self.stray_events = StrayEventKeeper(store, coordinator)
-        coordinator.observers += [self._watch.on_commit, Counting(self.metrics).on_commit]
-        coordinator.observers.append(self.stray_events.on_commit)
+        coordinator.observers += [self._watch.on_commit, self.stray_events.on_commit]
         coordinator.observers.append(lambda commit: self.definitions.folding.absorb(commit.changes))
-        coordinator.observers.append(write_flow_log)
-        coordinator.observers.append(self._graph_listening.on_commit)
+        coordinator.audience.spectators += [
+            Counting(self.metrics).on_commit,
+            write_flow_log,
+            self._graph_listening.on_commit,
+        ]
         coordinator.claim_observers.append(self._graph_listening.on_claim)
         if os.environ.get("HOLDFAST_TRACE") == "operations":
             tracer = Tracer(sys.stderr.write)

@@ -41,7 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "start_options",
     ),
     ("runtime", "authoring", "emitters"),
-    ("coordinator", "batches", "needs"),
+    ("coordinator", "audience", "batches", "needs"),
     ("models", "store"),
     ("core",),
 )

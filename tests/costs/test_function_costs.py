@@ -151,7 +151,7 @@ async def test_k4_a_turn_whose_run_has_moved_on_writes_nothing_on_postgresql(pos
         assert await engine.store.flush(lone_turn(run)) == frozenset()
         assert [row.sequence for row in await engine.store.history("r")] == [8]
         assert [row.version for row in await engine.store.runs(["r"])] == [4]
-        assert guarded_flush(lone_turn(run))[0] == statements("postgres")["lone_turn"], "or this test shows nothing"
+        assert guarded_flush(lone_turn(run))[0].startswith("WITH ur AS"), "or this test shows nothing"
 
 
 # -- a long history

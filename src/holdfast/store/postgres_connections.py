@@ -9,8 +9,9 @@ such a pooler does not pass on, and `pooled` then says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import Any
 
 import asyncpg
@@ -92,38 +93,12 @@ class Connections:
                     hint="write postgresql://user:password@host:5432/database, with %XX for special characters",
                 ) from error
 
-    @asynccontextmanager
-    async def use(self, pool: Pool | None = None) -> AsyncIterator[Connection]:
+    def use(self, pool: Pool | None = None) -> _Use:
         """A connection for as long as the context lasts. One that failed or was left in the middle is closed."""
-        pool = pool or self.engine
-        async with pool.slots:
-            connection = None
-            while pool.idle and connection is None:
-                connection = pool.idle.pop()
-                if connection.is_closed():
-                    connection = None
-            if connection is None:
-                connection = await self.connect(ours=pool.ours)
-            healthy = False
-            try:
-                with translate(self.shown):
-                    yield connection
-                healthy = pool.ours or await _cleaned(connection, self.pooled)
-            except Conflict:
-                healthy = True  # the server refused a statement; the session is fine
-                raise
-            except asyncio.CancelledError:
-                raise
-            except StoreError:
-                raise
-            except Exception:
-                healthy = pool.ours
-                raise
-            finally:
-                if healthy and not connection.is_closed() and not connection.is_in_transaction() and not self._closed:
-                    pool.idle.append(connection)
-                else:
-                    connection.terminate()
+        return _Use(self, pool or self.engine)
+
+    def may_keep(self, connection: Connection) -> bool:
+        return not (connection.is_closed() or connection.is_in_transaction() or self._closed)
 
     async def close(self) -> None:
         self._closed = True
@@ -131,6 +106,59 @@ class Connections:
             while pool.idle:
                 with suppress(Exception):
                     await pool.idle.pop().close(timeout=2.0)
+
+
+class _Use:
+    """The context of `Connections.use`. A class, because every statement passes here, and a generator costs more."""
+
+    __slots__ = ("_connection", "_connections", "_pool")
+
+    def __init__(self, connections: Connections, pool: Pool) -> None:
+        self._connections = connections
+        self._pool = pool
+        self._connection: Connection = None
+
+    async def __aenter__(self) -> Connection:
+        pool = self._pool
+        await pool.slots.acquire()
+        try:
+            connection = None
+            while pool.idle and connection is None:
+                connection = pool.idle.pop()
+                if connection.is_closed():
+                    connection = None
+            if connection is None:
+                connection = await self._connections.connect(ours=pool.ours)
+        except BaseException:
+            pool.slots.release()
+            raise
+        self._connection = connection
+        return connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ours = translated(error, self._connections.shown) if isinstance(error, Exception) else None
+        healthy = False
+        try:
+            if error is None:
+                healthy = self._pool.ours or await _cleaned(self._connection, self._connections.pooled)
+            elif isinstance(ours or error, Conflict):
+                healthy = True  # the server refused a statement; the session is fine
+            elif isinstance(error, Exception):
+                healthy = self._pool.ours and not isinstance(ours or error, StoreError)
+        finally:
+            self._give_back(healthy)
+        if ours is not None:
+            raise ours from error
+
+    def _give_back(self, healthy: bool) -> None:
+        connection = self._connection
+        if healthy and self._connections.may_keep(connection):
+            self._pool.idle.append(connection)
+        else:
+            connection.terminate()
+        self._pool.slots.release()
 
 
 async def _cleaned(connection: Connection, pooled: bool) -> bool:
@@ -158,51 +186,63 @@ def translate(where: str = "the database") -> Iterator[None]:
     """PostgreSQL's and the network's errors, as ours; `where` names the database in them."""
     try:
         yield
-    except (asyncpg.UniqueViolationError, asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
-        raise Conflict(str(error)) from error
-    except asyncpg.LockNotAvailableError as error:
-        raise Busy(str(error)) from error
-    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
-        raise NotOurDatabase(
+    except Exception as error:
+        if (ours := translated(error, where)) is None:
+            raise
+        raise ours from error
+
+
+def translated(error: Exception, where: str) -> Exception | None:
+    """What an error of PostgreSQL or of the network is to us; None for any other."""
+    if isinstance(error, asyncpg.UniqueViolationError | asyncpg.DeadlockDetectedError | asyncpg.SerializationError):
+        return Conflict(str(error))
+    if isinstance(error, asyncpg.LockNotAvailableError):
+        return Busy(str(error))
+    if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError):
+        return NotOurDatabase(
             f"{where} has no Holdfast tables, or those of an older version: {error}",
             hint="run `holdfast migrate`; check that the URL names the right database",
-        ) from error
-    except asyncpg.InvalidCatalogNameError as error:
-        raise StoreUnavailable(
+        )
+    if isinstance(error, asyncpg.InvalidCatalogNameError):
+        return StoreUnavailable(
             f"there is no such database as {where} names: {error}", hint="create it, or correct the URL"
-        ) from error
-    except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-        raise StoreUnavailable(
+        )
+    if isinstance(error, asyncpg.InvalidPasswordError | asyncpg.InvalidAuthorizationSpecificationError):
+        return StoreUnavailable(
             f"PostgreSQL refused the login to {where}: {error}", hint="check user and password in the URL"
-        ) from error
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise StoreUnavailable(
+        )
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        return StoreUnavailable(
             f"{where} does not let this role do that: {error}",
             hint="grant the role what docs/security.md says; if the schema is older than this code, let its owner run "
             "`holdfast migrate`",
-        ) from error
-    except asyncpg.ReadOnlySQLTransactionError as error:
-        raise StoreUnavailable(
+        )
+    if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+        return StoreUnavailable(
             f"{where} cannot be written: {error}", hint="connect to the primary, with a role that may write"
-        ) from error
-    except asyncpg.DiskFullError as error:
-        raise StoreUnavailable(
+        )
+    if isinstance(error, asyncpg.DiskFullError):
+        return StoreUnavailable(
             f"the disk of {where} is full: {error}", hint="free some space; work goes on by itself then"
-        ) from error
-    except (
-        asyncpg.PostgresConnectionError,
-        asyncpg.OperatorInterventionError,
-        asyncpg.CannotConnectNowError,
-        asyncpg.TooManyConnectionsError,
-        asyncpg.InternalClientError,
-        asyncpg.InterfaceError,
-        ConnectionError,
-        TimeoutError,
-        OSError,
-    ) as error:
+        )
+    if isinstance(
+        error,
+        (
+            asyncpg.PostgresConnectionError,
+            asyncpg.OperatorInterventionError,
+            asyncpg.CannotConnectNowError,
+            asyncpg.TooManyConnectionsError,
+            asyncpg.InternalClientError,
+            asyncpg.InterfaceError,
+            ConnectionError,
+            TimeoutError,
+            OSError,
+        ),
+    ):
         if isinstance(error, ValueError):
-            raise  # asyncpg's word for an argument that does not fit: a poison operation, not a lost server
-        raise StoreUnavailable(
+            return None  # asyncpg's word for an argument that does not fit: a poison operation, not a lost server
+        return StoreUnavailable(
             f"PostgreSQL at {where} cannot be reached: {error or type(error).__name__}",
             hint="check that the server runs and that the URL is right; workers reconnect by themselves",
-        ) from error
+        )
+    return None

@@ -3,12 +3,13 @@
 The shape matters twice. Writes ask `(SELECT ok FROM a)` instead of joining the locked rows: that join becomes
 a nested loop once the server caches a generic plan, and a batch then costs the square of its size. And
 columns that a batch leaves alone are not sent: most of a lone step's time is parameters, so the ordinary
-step has shapes of its own.
+step has shapes of its own. What concerns one run and one of its items is not joined at all (`_guard_one`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -33,10 +34,18 @@ from holdfast.core.rows import (
     Table,
 )
 from holdfast.core.view import Changes
-from holdfast.store.shapes import RUN_SHAPES, WORK_SHAPES, run_input, run_shape, run_step, work_shape
+from holdfast.store.shapes import (
+    RUN_SHAPES,
+    WORK_SHAPES,
+    Pairs,
+    run_shape,
+    run_shape_of,
+    work_shape,
+    work_shape_of,
+)
 from holdfast.store.statements import statements
 
-_KEY = attrgetter("run", "node", "attempt", "token")
+_KEY, _LONE_KEY = attrgetter("run", "node", "attempt", "token"), attrgetter("node", "attempt", "token")
 _fresh = attrgetter(
     *(
         "run",
@@ -105,41 +114,71 @@ def deletes_fit(changes: Changes) -> bool:
 def guarded_flush(changes: Changes, *, deletes: bool = True) -> tuple[str, list[Any]]:
     """The statement for these changes and its arguments; without `deletes`, someone has made those already."""
     deleted = changes.deletes if deletes else {}
-    if lone := None if deleted or changes.presumes_no_holds else _lone(changes):
-        return lone
     runs, work = changes.updates.get(RUNS, []), changes.updates.get(WORK, [])
+    if not changes.updates and (first := _first_input(changes.inserts)):
+        return first
     statement = _Statement(_is_single(changes, deleted))
+    if _concern_one_run(runs, work) and not deleted and not changes.presumes_no_holds:
+        end = _guard_one(statement, runs, work)
+    else:
+        end = _guard_many(statement, runs, work, deleted, presumes_no_holds=changes.presumes_no_holds)
+    for table, part in _INSERTS:
+        if rows := changes.inserts.get(table):
+            _insert(statement, table, part, rows)
+    return _assembled(tuple(statement.parts), end), statement.args
+
+
+def _concern_one_run(runs: Pairs, work: Pairs) -> bool:
+    return len(runs) == 1 and (not work or (len(work) == 1 and work[0][0].run == runs[0][0].id))
+
+
+def _guard_one(statement: _Statement, runs: Pairs, work: Pairs) -> str:
+    """One run and at most one of its items: each is looked up by its key, and found or not."""
+    ((old, new),) = runs
+    shape, key = run_shape_of(old, new), (old.id, old.version)
+    if work:
+        ((item, settled),) = work
+        work_shape = work_shape_of(item, settled)
+        statement.add("lone_run_locked", key)
+        statement.add(f"lone_work_{work_shape}", WORK_SHAPES[work_shape](settled) + _LONE_KEY(item))
+        statement.add(f"lone_run_{shape}_after_work", RUN_SHAPES[shape](new))
+    else:
+        statement.add(f"lone_run_{shape}", RUN_SHAPES[shape](new) + key)
+    statement.add("lone_ok")
+    return "lone_end"
+
+
+def _guard_many(
+    statement: _Statement, runs: Pairs, work: Pairs, deleted: dict[Table[Any], list[Any]], *, presumes_no_holds: bool
+) -> str:
+    """Everything is locked in order and counted, and written if all of it was found."""
     run_part, work_part = "flush_no_runs", "flush_no_work"
     if runs:
         run_part = f"flush_runs_{(shape := run_shape(runs))}"
-        statement.add(run_part, [(new.id, old.version, *RUN_SHAPES[shape](new)) for old, new in runs])
+        statement.add_rows(run_part, [(new.id, old.version, *RUN_SHAPES[shape](new)) for old, new in runs])
     else:
         statement.add(run_part)
     if work:
         work_part = f"flush_work_{(shape := work_shape(work))}"
-        statement.add(work_part, [_KEY(old) + WORK_SHAPES[shape](new) for old, new in work])
+        statement.add_rows(work_part, [_KEY(old) + WORK_SHAPES[shape](new) for old, new in work])
     else:
         statement.add(work_part)
     for table in _DELETES:
         if rows := deleted.get(table):
-            statement.add(f"flush_{table.name}_found", [table.key(row) for row in rows])
-    counts = [len(runs), len(work), changes.presumes_no_holds]
+            statement.add_rows(f"flush_{table.name}_found", [table.key(row) for row in rows])
+    counts = [len(runs), len(work), presumes_no_holds]
     if deleted:
         # The one part that is not among the named ones: it differs with the tables.
         statement.add(f"f AS ({' UNION ALL '.join(_DELETES[table] for table in _DELETES if table in deleted)})")
         counts.append(sum(map(len, deleted.values())))
-    statement.add("flush_ok_deleting" if deleted else "flush_ok")
-    statement.args += counts
+    statement.add("flush_ok_deleting" if deleted else "flush_ok", counts)
     statement.add(f"{run_part}_update")
     if work:
         statement.add(f"{work_part}_update")
     for table in _DELETES:
         if table in deleted:
             statement.add(f"flush_{table.name}_delete")
-    for table, part in _INSERTS:
-        if rows := changes.inserts.get(table):
-            _insert(statement, table, part, rows)
-    return _assembled(tuple(statement.parts)), statement.args
+    return "flush_end"
 
 
 class _Statement:
@@ -150,12 +189,15 @@ class _Statement:
         self.args: list[Any] = []
         self._single = single
 
-    def add(self, part: str, rows: Rows | None = None) -> None:
+    def add(self, part: str, args: Iterable[Any] = ()) -> None:
+        self.parts.append((part, False))
+        self.args += args
+
+    def add_rows(self, part: str, rows: Rows) -> None:
         """One row alone goes through VALUES, which costs the server a third of what an unnest of many arrays does."""
-        single = self._single and rows is not None and len(rows) == 1
+        single = self._single and len(rows) == 1
         self.parts.append((part, single))
-        if rows:
-            self.args += rows[0] if single else zip(*rows, strict=True)
+        self.args += rows[0] if single else zip(*rows, strict=True)
 
 
 def _is_single(changes: Changes, deleted: dict[Table[Any], list[Any]]) -> bool:
@@ -166,46 +208,33 @@ def _is_single(changes: Changes, deleted: dict[Table[Any], list[Any]]) -> bool:
 
 def _insert(statement: _Statement, table: Table[Any], part: str, rows: list[Any]) -> None:
     if table is WORK and all(_special(row) == _NOTHING_SPECIAL for row in rows):
-        statement.add("flush_work_fresh", [_fresh(row) for row in rows])
+        statement.add_rows("flush_work_fresh", [_fresh(row) for row in rows])
     elif table is STREAM:
-        statement.add(part, _facts(rows))
+        statement.add_rows(part, _facts(rows))
     else:
-        statement.add(part, [astuple(row) for row in rows])
+        statement.add_rows(part, [astuple(row) for row in rows])
 
 
 def _facts(rows: list[Any]) -> Rows:
     return [astuple(row)[:-1] for row in rows]  # without the position, which the server gives
 
 
-def _lone(changes: Changes) -> tuple[str, list[Any]] | None:
-    """The statement of the one step of one run that by far the most flushes consist of."""
-    inserts, updates = changes.inserts, changes.updates
-    pairs = updates.get(RUNS, [])
-    if len(updates) == len(inserts) == len(pairs) == 1:
-        ((old, new),) = pairs
-        if HISTORY in inserts:
-            if len(inserts[HISTORY]) == 1 and run_shape(pairs) == "step":
-                args = [new.id, old.version, *run_step(new), *astuple(inserts[HISTORY][0])]
-                return statements("postgres")["lone_turn"], args
-        elif STREAM in inserts and run_shape(pairs) != "full":
-            return _lone_input("lone_input", [*run_input(new), new.id, old.version], inserts[STREAM])
-    elif not updates and len(inserts) == 2 and len(inserts.get(RUNS, ())) == 1 and STREAM in inserts:
-        return _lone_input("lone_first_input", list(astuple(inserts[RUNS][0])), inserts[STREAM])
-    return None
-
-
-def _lone_input(name: str, of_run: list[Any], rows: list[Any]) -> tuple[str, list[Any]]:
-    facts = _facts(rows)
+def _first_input(inserts: Mapping[Table[Any], list[Any]]) -> tuple[str, list[Any]] | None:
+    """The statement of the input that one instance of a decider begins with."""
+    if len(inserts) != 2 or STREAM not in inserts or len(inserts.get(RUNS, ())) != 1:
+        return None
+    facts = _facts(inserts[STREAM])
     single = len(facts) == 1
+    of_run = list(astuple(inserts[RUNS][0]))
     of_run += facts[0] if single else zip(*facts, strict=True)
-    return _complete(name, single), of_run
+    return _complete("lone_first_input", single), of_run
 
 
 @cache
-def _assembled(parts: tuple[tuple[str, bool], ...]) -> str:
+def _assembled(parts: tuple[tuple[str, bool], ...], end: str) -> str:
     sql = statements("postgres")
     texts = [_of_values(sql[part]) if single else sql.get(part, part) for part, single in parts]
-    return _numbered("WITH " + ",\n".join(texts) + "\n" + sql["flush_end"])
+    return _numbered("WITH " + ",\n".join(texts) + "\n" + sql[end])
 
 
 @cache

@@ -16,7 +16,16 @@ from typing import NamedTuple
 from holdfast.core.errors import NotOurDatabase, SchemaTooNew
 from holdfast.core.rows import RUNS, STREAM, TABLES, WORK
 from holdfast.store.contract import WorkerRow
-from holdfast.store.shapes import RUN_OPEN, WORK_OPEN
+from holdfast.store.shapes import (
+    RUN_COUNTS,
+    RUN_OPEN,
+    RUN_REST,
+    RUN_STEP,
+    WORK_DEFINED,
+    WORK_OPEN,
+    WORK_OTHER,
+    WORK_SETTLE,
+)
 
 _RESERVED = {"by", "key"}
 
@@ -31,6 +40,12 @@ _COLUMNS = _TABLES | {
     "facts": STREAM.columns[:-1],
     "newruns": tuple(name for name in RUNS.columns if name not in RUN_OPEN),
     "newwork": tuple(name for name in WORK.columns if name not in WORK_OPEN),
+    "runstep": RUN_STEP,
+    "runinput": RUN_STEP + RUN_COUNTS,
+    "runfull": RUN_STEP + RUN_COUNTS + RUN_REST,
+    "worksettled": WORK_SETTLE,
+    "workfull": WORK_SETTLE + WORK_OTHER,
+    "workwhole": WORK_SETTLE + WORK_OTHER + WORK_DEFINED,
 }
 
 # What goes with a run that is pruned, the run last.
@@ -61,11 +76,13 @@ def _expand(sql: str) -> str:
             return ", ".join("?" for _ in _COLUMNS[table])
         if mark == "$":  # numbered when the statement is put together
             return ", ".join("$?" for _ in _COLUMNS[table])
+        if mark == "=":
+            return ", ".join(f"{name} = $?" for name in _COLUMNS[table])
         if mark and mark.startswith("@"):
             return columns(_COLUMNS[table], f"{mark[1:]}.")
         return columns(_COLUMNS[table])
 
-    return re.sub(r"\{(?P<table>[a-z]+)(?P<mark>\?|\$|@[a-z]+)?\}", substitute, sql)
+    return re.sub(r"\{(?P<table>[a-z]+)(?P<mark>\?|\$|=|@[a-z]+)?\}", substitute, sql)
 
 
 class Migration(NamedTuple):

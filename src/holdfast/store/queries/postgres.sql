@@ -207,29 +207,40 @@ SELECT a.ok, CASE WHEN a.ok THEN NULL ELSE ARRAY(SELECT id FROM l) END AS runs,
   CASE WHEN a.ok THEN NULL ELSE ARRAY(SELECT run FROM tl) END AS work,
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now FROM a
 
--- name: lone_turn
--- One step of one function, by far the most frequent flush of all. It writes no work item, so the run's version is all
--- that has to be guarded, and the update is the lock: a third of what the general statement costs the server.
-WITH ur AS (UPDATE runs SET version = $3::bigint, status = $4::text, remaining = $5::int, active = $6::int, gave_up = $7::int,
-    entries = $8::bigint, started = $9::bigint, updated = $10::bigint WHERE id = $1::text AND version = $2::bigint RETURNING id),
-nh AS (INSERT INTO history ({history})
-  SELECT $11::text, $12::bigint, $13::text, $14::bigint, $15::bytea, $16::text FROM ur)
-SELECT (SELECT count(*) FROM ur) = 1 AS ok, ARRAY[]::text[] AS runs, ARRAY[]::text[] AS work,
+-- The parts named lone_* are for what concerns one run, and one of its items at most, which by far the most flushes do. No
+-- rows have to be joined and counted then: each part is there if the one before it found its row, the run first.
+
+-- name: lone_run_locked
+l AS MATERIALIZED (SELECT id FROM runs WHERE id = $? AND version = $? FOR NO KEY UPDATE)
+-- name: lone_work_settled
+ut AS (UPDATE work SET {worksettled=} WHERE run = (SELECT id FROM l) AND node = $? AND attempt = $? AND token = $? RETURNING run)
+-- name: lone_work_full
+ut AS (UPDATE work SET {workfull=} WHERE run = (SELECT id FROM l) AND node = $? AND attempt = $? AND token = $? RETURNING run)
+-- name: lone_work_whole
+ut AS (UPDATE work SET {workwhole=} WHERE run = (SELECT id FROM l) AND node = $? AND attempt = $? AND token = $? RETURNING run)
+-- name: lone_run_step_after_work
+ur AS (UPDATE runs SET {runstep=} WHERE id = (SELECT run FROM ut) RETURNING id)
+-- name: lone_run_input_after_work
+ur AS (UPDATE runs SET {runinput=} WHERE id = (SELECT run FROM ut) RETURNING id)
+-- name: lone_run_full_after_work
+ur AS (UPDATE runs SET {runfull=} WHERE id = (SELECT run FROM ut) RETURNING id)
+-- name: lone_run_step
+-- Without an item the run's version is all that has to be guarded, and its update is the lock.
+ur AS (UPDATE runs SET {runstep=} WHERE id = $? AND version = $? RETURNING id)
+-- name: lone_run_input
+ur AS (UPDATE runs SET {runinput=} WHERE id = $? AND version = $? RETURNING id)
+-- name: lone_run_full
+ur AS (UPDATE runs SET {runfull=} WHERE id = $? AND version = $? RETURNING id)
+-- name: lone_ok
+-- What is inserted asks for it, and so happens after the updates.
+a AS (SELECT true AS ok FROM ur)
+-- name: lone_end
+SELECT EXISTS (SELECT FROM a) AS ok, ARRAY[]::text[] AS runs, ARRAY[]::text[] AS work,
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 
--- name: lone_input
--- One input of one decider's instance, with nothing but its events: as little as `lone_turn`. The run's update is the lock,
--- and reading it makes the positions come after it.
-WITH ur AS (UPDATE runs SET version = $?::bigint, status = $?::text, remaining = $?::int, active = $?::int, gave_up = $?::int,
-    entries = $?::bigint, started = $?::bigint, updated = $?::bigint, token = $?::bigint, base = $?::bigint, mailbox = $?::int,
-    due = $?::bigint WHERE id = $?::text AND version = $?::bigint RETURNING id),
-nf AS (INSERT INTO stream ({stream}) SELECT {facts@n}, CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('stream_positions') END
-  FROM ur CROSS JOIN unnest($?::text[], $?::bigint[], $?::text[], $?::text[], $?::text[], $?::int[], $?::bigint[], $?::bytea[],
-    $?::text[], $?::boolean[], $?::text[]) n({facts}))
-SELECT (SELECT count(*) FROM ur) = 1 AS ok, ARRAY[]::text[] AS runs, ARRAY[]::text[] AS work,
-  (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 -- name: lone_first_input
--- The same for the input that an instance begins with; its key has the last word.
+-- The input that a decider's instance begins with, with nothing but its events; its key has the last word, and reading
+-- what was inserted makes the positions come after it.
 WITH nr AS (INSERT INTO runs ({runs}) VALUES ({runs$}) RETURNING id),
 nf AS (INSERT INTO stream ({stream}) SELECT {facts@n}, CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('stream_positions') END
   FROM nr CROSS JOIN unnest($?::text[], $?::bigint[], $?::text[], $?::text[], $?::text[], $?::int[], $?::bigint[], $?::bytea[],

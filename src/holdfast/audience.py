@@ -1,0 +1,41 @@
+"""Who is told of commits: observers at once, spectators when this process would wait anyway."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from holdfast.batches import Commit
+
+log = logging.getLogger("holdfast.coordinator")
+
+Observer = Callable[[Commit], None]
+
+
+class Audience:
+    """Tells everybody of every commit once, each list in the order of the commits."""
+
+    def __init__(self) -> None:
+        self.observers: list[Observer] = []
+        self.spectators: list[Observer] = []  # what counts and logs, which no operation depends on
+        self.untold: list[Commit] = []  # spectators have not heard of these
+
+    def tell(self, commit: Commit, *, another_follows: bool) -> None:
+        """Spectators hear of it now, or if another one follows at once, while the store writes that one."""
+        _tell(self.observers, commit)
+        self.untold.append(commit)
+        if not another_follows:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        untold, self.untold = self.untold, []
+        for commit in untold:
+            _tell(self.spectators, commit)
+
+
+def _tell(observers: list[Observer], commit: Commit) -> None:
+    for observer in observers:
+        try:
+            observer(commit)
+        except Exception:
+            log.exception("an observer of commits raised")

@@ -1,0 +1,98 @@
+"""Who is told of commits, and when: nobody waits for what only counts, and that is not kept waiting for long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+import holdfast as hf
+from holdfast.audience import Audience
+from holdfast.authoring.registry import Registry
+from holdfast.batches import Commit, Spent
+from holdfast.core.operations import CompleteWork
+from holdfast.core.view import Changes
+
+
+def commit(now: int) -> Commit:
+    return Commit(now, Changes(), [], Spent(), locked=False)
+
+
+def test_spectators_hear_of_every_commit_once_and_in_order() -> None:
+    """With another one following at once they hear of it later, and before that one."""
+    audience = Audience()
+    observed: list[int] = []
+    watched: list[int] = []
+    audience.observers.append(lambda commit: observed.append(commit.now))
+    audience.spectators.append(lambda commit: watched.append(commit.now))
+    audience.tell(commit(1), another_follows=True)
+    assert (observed, watched) == ([1], [])
+    audience.tell(commit(2), another_follows=False)
+    assert (observed, watched) == ([1, 2], [1, 2])
+    audience.tell(commit(3), another_follows=True)
+    audience.catch_up()
+    audience.catch_up()
+    assert watched == [1, 2, 3]
+
+
+def test_a_spectator_that_raises_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    audience = Audience()
+    watched: list[int] = []
+    audience.spectators += [lambda commit: 1 // 0, lambda commit: watched.append(commit.now)]  # type: ignore[func-returns-value, list-item]
+    with caplog.at_level(logging.ERROR):
+        audience.tell(commit(1), another_follows=False)
+    assert watched == [1]
+    assert "an observer of commits raised" in caplog.text
+
+
+def chain(registry: Registry, last: asyncio.Event | None = None) -> type[hf.Dag]:
+    """Four steps, of which the last waits until somebody lets it end."""
+
+    class Chain(hf.Dag, registry=registry):
+        @hf.step
+        async def a(self) -> None: ...
+
+        @hf.step
+        async def b(self) -> None: ...
+
+        @hf.step
+        async def c(self) -> None: ...
+
+        @hf.step
+        async def d(self) -> None:
+            if last is not None:
+                await last.wait()
+
+    return Chain
+
+
+async def test_what_counts_has_counted_everything_when_the_result_is_there(url: str) -> None:
+    """The last commit hands nothing over, so that nobody waits for another one to be told of it."""
+    registry = Registry()
+    dag = chain(registry)
+    settled: list[str] = []
+    async with hf.Engine(url, registry=registry) as engine, engine.worker():
+
+        def note(commit: Commit) -> None:
+            settled.extend(operation.node for operation, _ in commit.pairs if isinstance(operation, CompleteWork))
+
+        engine.coordinator.audience.spectators.append(note)
+        for number in range(1, 4):
+            await engine.run(dag(), timeout=30)
+            assert settled == ["a", "b", "c", "d"] * number
+
+
+async def test_a_long_step_does_not_keep_spectators_waiting(url: str) -> None:
+    """They hear that it began while it runs, although nothing else is committed meanwhile."""
+    registry = Registry()
+    heard = asyncio.Event()
+    dag = chain(registry, last=heard)
+    async with hf.Engine(url, registry=registry) as engine, engine.worker():
+
+        def note(commit: Commit) -> None:
+            if any(isinstance(operation, CompleteWork) and operation.node == "c" for operation, _ in commit.pairs):
+                heard.set()
+
+        engine.coordinator.audience.spectators.append(note)
+        await engine.run(dag(), timeout=30)
