@@ -69,22 +69,22 @@ _special = attrgetter(
 )
 _NOTHING_SPECIAL = (1, "node", "json", 0, 0, None, None, None, None, None, None, None)
 
-_INSERTS: tuple[tuple[Table[Any], str], ...] = (
-    (RUNS, "flush_runs_insert"),
-    (WORK, "flush_work_insert"),
-    (HISTORY, "flush_history_insert"),
-    (WAITS, "flush_waits_insert"),
-    (EVENTS, "flush_events_insert"),
-    (HOLDS, "flush_holds_insert"),
-    (DEFINITIONS, "flush_definitions_insert"),
-    (INPUTS, "flush_inputs_insert"),
-    (STREAM, "flush_stream_insert"),
-    (SNAPSHOTS, "flush_snapshots_insert"),
-    (OBSERVATIONS, "flush_observations_insert"),
-    (VALUES, "flush_inbox_insert"),
-    (CHECKPOINTS, "flush_checkpoints_insert"),
-    (RECORDED, "flush_recorded_insert"),
-)
+_INSERTS: dict[Table[Any], str] = {
+    RUNS: "flush_runs_insert",
+    WORK: "flush_work_insert",
+    HISTORY: "flush_history_insert",
+    WAITS: "flush_waits_insert",
+    EVENTS: "flush_events_insert",
+    HOLDS: "flush_holds_insert",
+    DEFINITIONS: "flush_definitions_insert",
+    INPUTS: "flush_inputs_insert",
+    STREAM: "flush_stream_insert",
+    SNAPSHOTS: "flush_snapshots_insert",
+    OBSERVATIONS: "flush_observations_insert",
+    VALUES: "flush_inbox_insert",
+    CHECKPOINTS: "flush_checkpoints_insert",
+    RECORDED: "flush_recorded_insert",
+}
 # Tables whose rows can be taken away in the same statement, and how its parts know those that were found.
 _DELETES: dict[Table[Any], str] = {
     WORK: "SELECT 1 FROM fk",
@@ -118,13 +118,13 @@ def guarded_flush(changes: Changes, *, deletes: bool = True) -> tuple[str, list[
     if not changes.updates and (first := _first_input(changes.inserts)):
         return first
     statement = _Statement(_is_single(changes, deleted))
-    if _concern_one_run(runs, work) and not deleted and not changes.presumes_no_holds:
-        end = _guard_one(statement, runs, work)
+    if _concern_one_run(runs, work) and not deleted:
+        end = _guard_one(statement, runs, work, presumes_no_holds=changes.presumes_no_holds)
     else:
         end = _guard_many(statement, runs, work, deleted, presumes_no_holds=changes.presumes_no_holds)
-    for table, part in _INSERTS:
+    for table in _INSERTS if len(changes.inserts) > 1 else changes.inserts:
         if rows := changes.inserts.get(table):
-            _insert(statement, table, part, rows)
+            _insert(statement, table, _INSERTS[table], rows)
     return _assembled(tuple(statement.parts), end), statement.args
 
 
@@ -132,16 +132,19 @@ def _concern_one_run(runs: Pairs, work: Pairs) -> bool:
     return len(runs) == 1 and (not work or (len(work) == 1 and work[0][0].run == runs[0][0].id))
 
 
-def _guard_one(statement: _Statement, runs: Pairs, work: Pairs) -> str:
+def _guard_one(statement: _Statement, runs: Pairs, work: Pairs, *, presumes_no_holds: bool) -> str:
     """One run and at most one of its items: each is looked up by its key, and found or not."""
     ((old, new),) = runs
     shape, key = run_shape_of(old, new), (old.id, old.version)
+    if work or presumes_no_holds:
+        statement.add("lone_run_not_held" if presumes_no_holds else "lone_run_locked", key)
     if work:
         ((item, settled),) = work
         work_shape = work_shape_of(item, settled)
-        statement.add("lone_run_locked", key)
         statement.add(f"lone_work_{work_shape}", WORK_SHAPES[work_shape](settled) + _LONE_KEY(item))
         statement.add(f"lone_run_{shape}_after_work", RUN_SHAPES[shape](new))
+    elif presumes_no_holds:
+        statement.add(f"lone_run_{shape}_after_lock", RUN_SHAPES[shape](new))
     else:
         statement.add(f"lone_run_{shape}", RUN_SHAPES[shape](new) + key)
     statement.add("lone_ok")

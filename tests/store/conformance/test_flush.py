@@ -215,6 +215,31 @@ async def test_i11_a_flush_that_presumes_no_holds_fails_while_there_is_one(site:
         assert await store.flush(change(insert=(a_run(),))) == frozenset()
 
 
+@pytest.mark.parametrize("with_item", [False, True])
+async def test_i11_a_step_that_presumes_no_holds_is_kept_out_by_one(site: Site, with_item: bool) -> None:
+    """A step of one run, with an item that it settles or without: all of it is written, or none."""
+    run, work = a_run(), a_work(token=3)
+    step = change(
+        insert=(a_work(node="next"), an_entry()),
+        update=(
+            (run, replace(run, version=2)),
+            *(((work, replace(work, status="completed")),) if with_item else ()),
+        ),
+        presumes_no_holds=True,
+    )
+    hold = a_hold("queue", "elsewhere")
+    async with site.opened(VirtualClock()) as store:
+        await put(store, run, work, hold)
+        assert await refusal(store, step) in (frozenset({"r1"}), None)
+        stored = await every_row(store)
+        assert (stored["runs"], stored["work"], stored["history"]) == ([run], [work], [])
+        async with store.transaction() as tx:
+            await tx.write(change(delete=(hold,)))
+        assert await store.flush(step) == frozenset()
+        assert [row.version for row in (await every_row(store))["runs"]] == [2]
+        assert len((await every_row(store))["work"]) == 2
+
+
 @pytest.mark.parametrize("how", ["flush", "transaction", "another store"])
 async def test_i11_it_fails_also_if_there_was_none_the_last_time(site: Site, how: str) -> None:
     """A store may know that nothing is held back, until anybody could have written that something is."""

@@ -212,6 +212,8 @@ SELECT a.ok, CASE WHEN a.ok THEN NULL ELSE ARRAY(SELECT id FROM l) END AS runs,
 
 -- name: lone_run_locked
 l AS MATERIALIZED (SELECT id FROM runs WHERE id = $? AND version = $? FOR NO KEY UPDATE)
+-- name: lone_run_not_held
+l AS MATERIALIZED (SELECT id FROM runs WHERE id = $? AND version = $? AND NOT EXISTS (SELECT FROM holds) FOR NO KEY UPDATE)
 -- name: lone_work_settled
 ut AS (UPDATE work SET {worksettled=} WHERE run = (SELECT id FROM l) AND node = $? AND attempt = $? AND token = $? RETURNING run)
 -- name: lone_work_full
@@ -224,6 +226,12 @@ ur AS (UPDATE runs SET {runstep=} WHERE id = (SELECT run FROM ut) RETURNING id)
 ur AS (UPDATE runs SET {runinput=} WHERE id = (SELECT run FROM ut) RETURNING id)
 -- name: lone_run_full_after_work
 ur AS (UPDATE runs SET {runfull=} WHERE id = (SELECT run FROM ut) RETURNING id)
+-- name: lone_run_step_after_lock
+ur AS (UPDATE runs SET {runstep=} WHERE id = (SELECT id FROM l) RETURNING id)
+-- name: lone_run_input_after_lock
+ur AS (UPDATE runs SET {runinput=} WHERE id = (SELECT id FROM l) RETURNING id)
+-- name: lone_run_full_after_lock
+ur AS (UPDATE runs SET {runfull=} WHERE id = (SELECT id FROM l) RETURNING id)
 -- name: lone_run_step
 -- Without an item the run's version is all that has to be guarded, and its update is the lock.
 ur AS (UPDATE runs SET {runstep=} WHERE id = $? AND version = $? RETURNING id)
