@@ -56,7 +56,6 @@ from holdfast.runtime.system import System, real_system
 from holdfast.runtime.trace import Tracer
 from holdfast.runtime.unserved import UnservedQueues
 from holdfast.runtime.watch import Watch
-from holdfast.runtime.worker import Worker
 from holdfast.sending import broadcast_operation, send_operation
 from holdfast.settling import settle
 from holdfast.start_options import (
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.state_graphs import StateGraph
     from holdfast.blocking import BlockingEngine
     from holdfast.emitters import Emitter
+    from holdfast.runtime.worker import Worker
 
 log = logging.getLogger("holdfast.engine")
 
@@ -443,6 +443,8 @@ class Engine(Deciding, Projecting, Operating):
 
     @asynccontextmanager
     async def _worker(self, queues: tuple[str, ...], concurrency: int) -> AsyncIterator[Worker]:
+        from holdfast.runtime.worker import Worker  # a third of everything, and who only starts runs needs none of it
+
         worker = Worker(
             store=self.store,
             coordinator=self.coordinator,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from holdfast import dead_letters
-from holdfast.checking import Checked, check_runs
 from holdfast.core.errors import UsageError
 from holdfast.core.operations import ForkRun, SetHold, Started
 from holdfast.core.queries import Holds
@@ -22,6 +21,7 @@ from holdfast.start_options import Identified, checked_text
 from holdfast.store.contract import Finding, FindRuns, StoreStats, WorkerRow
 
 if TYPE_CHECKING:
+    from holdfast.checking import Checked
     from holdfast.graph_diff import RunDiff
     from holdfast.graph_replay import ReplayReport
 
@@ -129,6 +129,8 @@ class Operating(EnginePart):
 
     async def check(self, workflows: list[str] | None = None) -> list[Checked]:
         """Before a deploy: every open run against the code of this process. Nothing is started or written."""
+        from holdfast.checking import check_runs  # it replays functions, which is heavy
+
         return [checked async for checked in check_runs(self._engine, workflows)]
 
     async def stats(self) -> EngineStats:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import UsageError
 from holdfast.core.rows import Run
-from holdfast.runtime.function_driver import outside_task, replayed
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -16,6 +15,8 @@ async def answer_query(engine: Engine, run: Run, name: str) -> Any:
     """What the function exposes under this name."""
     if run.model != "function":
         raise UsageError(f"run {run.id} of {run.workflow} is no function", hint="only workflows expose anything")
+    from holdfast.runtime.function_driver import outside_task, replayed  # heavy, and only for those who ask
+
     function = await replayed(engine.store, engine.definitions, engine.codecs, run)
     try:
         return await outside_task(lambda: function.query(name))
