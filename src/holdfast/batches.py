@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import types
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
@@ -93,3 +95,9 @@ def gave_up(error: Exception) -> StoreUnavailable:
         f"the store did not accept a batch in time: {error}",
         hint="another transaction holds a lock for very long; see pg_stat_activity, or raise store_timeout_seconds",
     )
+
+
+@types.coroutine
+def turn_of_the_loop() -> Generator[None]:
+    """Let everybody else who is ready run once: `asyncio.sleep(0)` without its two frames."""
+    yield

@@ -35,7 +35,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from holdfast.audience import Audience
-from holdfast.batches import Commit, Decided, Spent, Submitted, gave_up, named
+from holdfast.batches import Commit, Decided, Spent, Submitted, gave_up, named, turn_of_the_loop
 from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
 from holdfast.core.operations import Handed, Operation, names_its_runs
@@ -151,10 +151,10 @@ class Coordinator:
                     continue
                 # Whoever was alone often comes back at once with its next step: cheaper than a task for each.
                 for _ in range(LINGERING):
-                    await asyncio.sleep(0)
+                    await turn_of_the_loop()
                     if self._queue:
                         if self._handed > 1:
-                            await asyncio.sleep(0)  # what was handed over together also comes back together
+                            await turn_of_the_loop()  # what was handed over together also comes back together
                         break
         finally:
             self.audience.catch_up()

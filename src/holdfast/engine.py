@@ -38,7 +38,6 @@ from holdfast.handle import Handle, StepExecution, executions_by_ancestry
 from holdfast.joining import apply_in, start_in
 from holdfast.listing import Runs, page_of, question
 from holdfast.models.dag import definition_id
-from holdfast.models.decisions import decisions
 from holdfast.operating import Operating
 from holdfast.projecting import Projecting
 from holdfast.runtime import telemetry as t
@@ -53,7 +52,6 @@ from holdfast.runtime.stop_requests import StopRequests
 from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
 from holdfast.runtime.stray_events import StrayEventKeeper
 from holdfast.runtime.system import System, real_system
-from holdfast.runtime.trace import Tracer
 from holdfast.runtime.unserved import UnservedQueues
 from holdfast.runtime.watch import Watch
 from holdfast.sending import broadcast_operation, send_operation
@@ -152,6 +150,8 @@ class Engine(Deciding, Projecting, Operating):
             with contextlib.suppress(Exception):
                 await store.close()
             raise
+        from holdfast.models.decisions import decisions  # all models: whoever opens no store decides nothing
+
         coordinator = Coordinator(
             store,
             decisions(
@@ -177,6 +177,8 @@ class Engine(Deciding, Projecting, Operating):
         ]
         coordinator.claim_observers.append(self._graph_listening.on_claim)
         if os.environ.get("HOLDFAST_TRACE") == "operations":
+            from holdfast.runtime.trace import Tracer
+
             tracer = Tracer(sys.stderr.write)
             coordinator.observers.append(tracer.on_commit)
             coordinator.claim_observers.append(tracer.on_claim)

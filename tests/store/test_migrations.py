@@ -91,6 +91,14 @@ def test_k1_migrations_are_numbered_without_gaps_and_alike_in_both_dialects() ->
         assert migration.checksum == hashlib.sha256(migration.sql.encode()).hexdigest()
 
 
+def test_k1_every_migration_in_the_folder_is_listed() -> None:
+    """The folder is not read, so a file that nobody listed would never be applied."""
+    folder = ROOT / "src" / "holdfast" / "store" / "migrations"
+    there = {path.name for path in folder.glob("*.sql")}
+    listed = {f"{m.number:04d}_{m.name}.{dialect}.sql" for dialect in DIALECTS.values() for m in migrations(dialect)}
+    assert there == listed
+
+
 async def test_k1_migrating_twice_changes_nothing_the_second_time(blank: Site) -> None:
     """Rows survive, and what ran is recorded with its checksum."""
     expected = migrations(DIALECTS[blank.kind])

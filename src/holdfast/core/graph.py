@@ -11,7 +11,6 @@ the name for both; built ones have generated ids, so that a node can be renamed.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import math
@@ -20,7 +19,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from holdfast.core import dag_drawing, dag_svg
 from holdfast.core.errors import DagError, UnknownNode, UsageError
 from holdfast.core.retry import ACTION_RETRY, Retry
 
@@ -48,6 +46,8 @@ def known_names(wanted: str, known: Collection[str]) -> str:
     """Ends an error about an unknown name: the nearest known one, then what else there is."""
     if not known:
         return "none is defined"
+    import difflib  # for those who made a mistake
+
     nearest = difflib.get_close_matches(wanted, known, n=1)
     shown = sorted(known)[:CHOICES_SHOWN]
     more = len(known) - len(shown)
@@ -253,14 +253,20 @@ class Graph:
 
     def mermaid(self, states: Mapping[str, str] | None = None) -> str:
         """The graph as a Mermaid flowchart; `states` maps node ids to a status to show and colour."""
+        from holdfast.core import dag_drawing
+
         return dag_drawing.mermaid(self, states or {})
 
     def ascii(self, states: Mapping[str, str] | None = None) -> str:
         """The graph as lines for a terminal, level by level; `states` maps node ids to a status to show."""
+        from holdfast.core import dag_drawing
+
         return dag_drawing.ascii_lines(self, states)
 
     def svg(self, states: Mapping[str, str] | None = None) -> str:
         """The graph as an SVG picture; `states` maps node ids to a status to show and colour."""
+        from holdfast.core import dag_svg
+
         return dag_svg.svg(self, states)
 
 

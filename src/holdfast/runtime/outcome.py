@@ -21,6 +21,19 @@ _short.maxstring = _short.maxlong = _short.maxother = REPR_LIMIT_BYTES
 _short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = _short.maxfrozenset = _short.maxdeque = _MANY
 
 
+class _Outcome(msgspec.Struct, gc=False):
+    worker: str
+    wall_seconds: float
+    cpu_seconds: float
+    bytes_in: int
+    bytes_out: int
+    returned: str | msgspec.UnsetType = msgspec.UNSET
+    notes: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+_encode = msgspec.json.Encoder().encode
+
+
 class Meter(msgspec.Struct, eq=False, gc=False):
     """The processor time that user code itself used, and what it returned."""
 
@@ -49,18 +62,12 @@ class Meter(msgspec.Struct, eq=False, gc=False):
         self.returned = cut(text)
 
     def outcome(self, worker: str, wall_seconds: float, notes: list[str]) -> bytes:
-        outcome: dict[str, Any] = {
-            "worker": worker,
-            "wall_seconds": round(wall_seconds, 6),
-            "cpu_seconds": round(self.cpu_seconds, 6),
-            "bytes_in": self.bytes_in,
-            "bytes_out": self.bytes_out,
-        }
+        outcome = _Outcome(worker, round(wall_seconds, 6), round(self.cpu_seconds, 6), self.bytes_in, self.bytes_out)
         if self.returned is not None:
-            outcome["returned"] = self.returned
+            outcome.returned = self.returned
         if notes:
-            outcome["notes"] = [note.encode("utf-8", "backslashreplace").decode() for note in notes]
-        return msgspec.json.encode(outcome)
+            outcome.notes = [note.encode("utf-8", "backslashreplace").decode() for note in notes]
+        return _encode(outcome)
 
 
 class Metered:
