@@ -242,7 +242,7 @@ def translated(error: Exception, where: str) -> Exception | None:
         if isinstance(error, ValueError):
             return None  # asyncpg's word for an argument that does not fit: a poison operation, not a lost server
         return StoreUnavailable(
-            f"PostgreSQL at {where} cannot be reached: {error or type(error).__name__}",
+            f"PostgreSQL at {where} cannot be reached: {str(error) or type(error).__name__}",
             hint="check that the server runs and that the URL is right; workers reconnect by themselves",
         )
     return None

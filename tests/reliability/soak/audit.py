@@ -49,9 +49,11 @@ SELECT runs.key, stream.sequence, count(projected.number) FROM stream JOIN runs 
 LEFT JOIN projected ON projected.till = runs.key AND projected.sequence = stream.sequence
 WHERE NOT stream.system GROUP BY runs.key, stream.sequence HAVING count(projected.number) <> 1 LIMIT 5
 """
+# Each with the one before it: pairs of all would be the square of a soak's length.
 OUT_OF_ORDER = """
-SELECT earlier.till, earlier.sequence, later.sequence FROM projected earlier JOIN projected later
-ON later.till = earlier.till AND later.number > earlier.number AND later.sequence <= earlier.sequence LIMIT 5
+SELECT till, before, sequence FROM (
+    SELECT till, sequence, lag(sequence) OVER (PARTITION BY till ORDER BY number) AS before FROM projected) pairs
+WHERE sequence <= before LIMIT 5
 """
 
 
