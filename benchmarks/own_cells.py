@@ -28,6 +28,10 @@ from benchmarks.throughput import Cost, measure_w1, measure_w2, measure_w7
 from benchmarks.waiting import measure_w5, measure_w6, measure_weight
 from holdfast.runtime.garbage import collect_less_often
 
+# Measured as in a worker's process, whose garbage collector `holdfast worker` sets; the peers' programs do the same
+# (benchmarks/peers/telling.py). The others are measured as in an application's.
+CROWDS = ("W2", "W3", "W5", "W6", "deciders")
+
 Values = dict[str, float]
 Measuring = Callable[[str, Sizes], Values]
 
@@ -250,6 +254,7 @@ WORKLOADS = tuple(dict.fromkeys(each.workload for each in OWN_CELLS.values() if 
 
 if __name__ == "__main__":
     name, url, sizes = sys.argv[1:]
-    collect_less_often()  # as `holdfast worker` does; the peers' programs do the same
+    if OWN_CELLS[name].workload in CROWDS:
+        collect_less_often()
     values = OWN_CELLS[name].measuring(url, msgspec.json.decode(sizes.encode(), type=Sizes))
     print(msgspec.json.encode({"values": values}).decode())

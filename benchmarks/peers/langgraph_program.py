@@ -18,7 +18,6 @@ import time
 from typing import Annotated, Any, TypedDict
 
 from langgraph.graph import END, START, StateGraph
-from telling import collect_less_often
 
 MESSAGES = [(2 * hashlib.sha256(str(number).encode()).hexdigest())[:100] for number in range(1000)]
 WARM_UP, RUNS = 2, 5
@@ -142,7 +141,6 @@ def async_saver(url: str) -> Any:
 
 def main() -> None:
     url, workload, durability, interface, size = sys.argv[1:]
-    collect_less_often()
     asynchronous = interface == "async"
     made = {"chain": chain, "wide": wide, "talk": talk}.get(workload)
     graph, state = (None, None) if made is None else made(int(size), asynchronous)
