@@ -32,7 +32,12 @@ from tests.store.conformance.rows import a_run, a_work, put
 from tests.support.stores import KINDS, SHARED_KINDS, Site, VirtualClock, change, every_row, site_for
 
 RUN_CHANGES: dict[str, dict[str, Any]] = {"step": {"active": 2}, "input": {"base": 2}, "full": {"reason": "why"}}
-WORK_CHANGES: dict[str, dict[str, Any]] = {"settled": {"result": b"1"}, "full": {"losses": 1}, "whole": {"name": "b"}}
+WORK_CHANGES: dict[str, dict[str, Any]] = {
+    "settled": {"result": b"1"},
+    "failed": {"error": b"1"},  # of the same shape, and a statement of its own on SQLite
+    "full": {"losses": 1},
+    "whole": {"name": "b"},
+}
 FULL_SYNC = 2
 AN_HOUR_US = 3_600_000_000
 
@@ -60,34 +65,57 @@ async def is_refused(store: Store, *updates: tuple[Any, Any]) -> bool:
         return True
 
 
+@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("shape", RUN_CHANGES)
-async def test_k1_whatever_changes_on_a_run_is_guarded_by_its_version(site: Site, shape: str) -> None:
+async def test_k1_whatever_changes_on_a_run_is_guarded_by_its_version(site: Site, shape: str, alone: bool) -> None:
     """K1, K4: statements are chosen by what changes, and each of them has to compare the version by itself."""
     stored = a_run(version=5)
     seen = replace(stored, version=4)
     new = replace(seen, version=5, **RUN_CHANGES[shape])
     assert run_shape([(seen, new)]) == shape
+    company = a_run("r2")
+    beside = () if alone else ((company, replace(company, version=2)),)
     async with site.opened(VirtualClock()) as store:
-        await put(store, stored)
-        assert await is_refused(store, (seen, new))
-        assert (await every_row(store))["runs"] == [stored]
-        assert not await is_refused(store, (stored, replace(stored, version=6, **RUN_CHANGES[shape])))
+        await put(store, stored, company)
+        assert await is_refused(store, (seen, new), *beside)
+        assert (await every_row(store))["runs"] == [stored, company]
+        assert not await is_refused(store, (stored, replace(stored, version=6, **RUN_CHANGES[shape])), *beside)
 
 
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("shape", RUN_CHANGES)
+async def test_k1_a_run_is_guarded_by_its_version_also_with_an_item_of_it(site: Site, shape: str, alone: bool) -> None:
+    """K1, K4: neither the run nor the item is written, although the item is as it was seen."""
+    stored, item, company = a_run(version=5), a_work(token=3), a_run("r2")
+    seen = replace(stored, version=4)
+    beside = () if alone else ((company, replace(company, version=2)),)
+    settled = (item, replace(item, status="completed", result=b"1"))
+    async with site.opened(VirtualClock()) as store:
+        await put(store, stored, item, company)
+        assert await is_refused(store, (seen, replace(seen, version=5, **RUN_CHANGES[shape])), settled, *beside)
+        rows = await every_row(store)
+        assert (rows["runs"], rows["work"]) == ([stored, company], [item])
+        new = replace(stored, version=6, **RUN_CHANGES[shape])
+        assert not await is_refused(store, (stored, new), settled, *beside)
+        assert (await every_row(store))["runs"][0] == new
+
+
+@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("shape", WORK_CHANGES)
-async def test_k3_whatever_changes_on_an_item_is_guarded_by_its_token(site: Site, shape: str) -> None:
+async def test_k3_whatever_changes_on_an_item_is_guarded_by_its_token(site: Site, shape: str, alone: bool) -> None:
     """K3: a claim raises the token and leaves the version; who decided before it must not write."""
     run, stored = a_run(version=5), a_work(token=3)
     seen = replace(stored, token=2)
     new = replace(seen, **WORK_CHANGES[shape])
-    assert work_shape([(seen, new)]) == shape
+    assert work_shape([(seen, new)]) == ("settled" if shape == "failed" else shape)
+    company = a_run("r2")
+    runs = ((run, replace(run, version=6)), *(() if alone else ((company, replace(company, version=2)),)))
     async with site.opened(VirtualClock()) as store:
-        await put(store, run, stored)
-        assert await is_refused(store, (run, replace(run, version=6)), (seen, new))
-        assert (await every_row(store))["work"] == [stored]
-        assert not await is_refused(
-            store, (run, replace(run, version=6)), (stored, replace(stored, **WORK_CHANGES[shape]))
-        )
+        await put(store, run, stored, company)
+        assert await is_refused(store, *runs, (seen, new))
+        rows = await every_row(store)
+        assert (rows["runs"], rows["work"]) == ([run, company], [stored])
+        assert not await is_refused(store, *runs, (stored, replace(stored, **WORK_CHANGES[shape])))
 
 
 async def test_g1_every_commit_on_sqlite_waits_for_the_disk(sqlite_url: str) -> None:
