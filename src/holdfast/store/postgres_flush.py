@@ -115,7 +115,8 @@ def guarded_flush(changes: Changes, *, deletes: bool = True) -> tuple[str, list[
     """The statement for these changes and its arguments; without `deletes`, someone has made those already."""
     deleted = changes.deletes if deletes else {}
     runs, work = changes.updates.get(RUNS, []), changes.updates.get(WORK, [])
-    if not changes.updates and (first := _first_input(changes.inserts)):
+    plain = not changes.updates and not deleted and not changes.presumes_no_holds
+    if plain and (first := _first_input(changes.inserts)):
         return first
     statement = _Statement(_is_single(changes, deleted))
     if _concern_one_run(runs, work) and not deleted:

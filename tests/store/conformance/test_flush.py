@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.core.view import Changes
 from holdfast.store.contract import Conflict, Store
-from tests.store.conformance.rows import a_hold, a_run, a_wait, a_work, an_entry, an_event, asked, put
+from tests.store.conformance.rows import a_fact, a_hold, a_run, a_wait, a_work, an_entry, an_event, asked, put
 from tests.support.stores import Site, VirtualClock, change, every_row
 
 
@@ -205,14 +205,16 @@ async def test_i12_a_key_belongs_to_one_run_until_it_is_superseded(site: Site) -
         assert [run.id for run in (await every_row(store))["runs"]] == ["r1", "r2", "r3", "r4", "r5"]
 
 
-async def test_i11_a_flush_that_presumes_no_holds_fails_while_there_is_one(site: Site) -> None:
-    """Maintenance that was switched on a moment ago stops a hand-over that was decided without it."""
+@pytest.mark.parametrize("beside", [(), (a_fact(),), (a_work(),)], ids=["alone", "with an event", "with an item"])
+async def test_i11_a_flush_that_presumes_no_holds_fails_while_there_is_one(site: Site, beside: tuple[Any, ...]) -> None:
+    """Maintenance that was switched on a moment ago stops a start or a hand-over that was decided without it."""
+    new = (a_run(), *beside)
     async with site.opened(VirtualClock()) as store:
         await put(store, a_hold("queue", "elsewhere"))
         with pytest.raises(Conflict):
-            await store.flush(change(insert=(a_run(),), presumes_no_holds=True))
+            await store.flush(change(insert=new, presumes_no_holds=True))
         assert (await every_row(store))["runs"] == []
-        assert await store.flush(change(insert=(a_run(),))) == frozenset()
+        assert await store.flush(change(insert=new)) == frozenset()
 
 
 @pytest.mark.parametrize("with_item", [False, True])
