@@ -101,17 +101,29 @@ def peers(report: Found) -> str:
             cells.append("" if figure is None else f"{number(figure['median'])} ({_better(of_ours, figure):.1f})")
         rows.append([f"{workload}: {what}, {of_ours['unit']}, {STORES[store]}", number(of_ours["median"]), *cells])
     text = [table(rows)]
-    notes = dict.fromkeys(
-        f"{figure['who']}, {figure['workload']}: {figure['note']}" for figure in theirs if figure["note"]
-    )
     versions = ", ".join(f"{name} {version}" for name, version in report["peers"].items())
     text.append(f"Versions: {versions}.")
-    text += [f"- {note}" for note in notes]
+    text += remarks(theirs)
     failed = dict.fromkeys(
-        f"- no figure: {each['workload']} of {each['who']} on {STORES[each['store']]}: {each['reason']}"
+        f"- a try without a figure: {each['workload']} of {each['who']} on {STORES[each['store']]}: {each['reason']}"
         for each in report["failures"]
     )
     return "\n".join([text[0], "", text[1], "", *text[2:], *failed])
+
+
+def remarks(theirs: Sequence[Found]) -> list[str]:
+    """How each peer was measured, every remark once; with the workloads, unless it is about all of that peer's."""
+    told: dict[str, dict[str, dict[str, None]]] = {}
+    workloads: dict[str, dict[str, None]] = {}
+    for figure in theirs:
+        workloads.setdefault(figure["who"], {})[figure["workload"]] = None
+        for remark in filter(None, figure["note"].split("; ")):
+            told.setdefault(figure["who"], {}).setdefault(remark, {})[figure["workload"]] = None
+    return [
+        f"- {who}{'' if list(among) == list(workloads[who]) else ', ' + ', '.join(among)}: {remark}"
+        for who, found in told.items()
+        for remark, among in found.items()
+    ]
 
 
 def _same(figure: Found, other: Found) -> bool:
