@@ -299,6 +299,15 @@ def report_of(*figures: Figure) -> dict[str, Any]:
     return report
 
 
+def test_a_remark_about_a_peer_is_told_once() -> None:
+    """Without workloads if it is about all that were measured of that peer."""
+    theirs = [
+        {"who": "dbos", "workload": "W1", "note": "its default journal"},
+        {"who": "dbos", "workload": "W4", "note": "its default journal; 100 instead of 300"},
+    ]
+    assert page.remarks(theirs) == ["- dbos: its default journal", "- dbos, W4: 100 instead of 300"]
+
+
 def test_a_report_is_put_between_the_marks_of_the_page(tmp_path: Path) -> None:
     path, written = tmp_path / "page.md", tmp_path / "report.json"
     marks = "".join(f"<!-- {name}: begin -->\nold\n<!-- {name}: end -->\n" for name in ("figures", "peers"))
@@ -312,7 +321,7 @@ def test_a_report_is_put_between_the_marks_of_the_page(tmp_path: Path) -> None:
     assert "old" not in text
     assert "| W1: a step, ms | 1.5 | 67% | 2.0 | 3.00 |" in text
     assert "| W1: a step, ms, SQLite | 1.5 | 4.5 (3.0) |" in text
-    assert "no figure: W1 of prefect on SQLite: not done after 300 s" in text
+    assert "a try without a figure: W1 of prefect on SQLite: not done after 300 s" in text
 
 
 def test_the_page_has_the_marks_that_tables_are_written_between() -> None:
