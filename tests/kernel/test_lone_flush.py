@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.core.rows import History, Run, Work
 from holdfast.core.view import Changes
+from holdfast.store.contract import Store
 from holdfast.store.postgres_flush import guarded_flush
 from tests.kernel.postgres_watch import outsider, until_someone_waits_for_a_lock
 from tests.support.stores import Site, change, every_row
@@ -35,6 +36,20 @@ def step() -> Changes:
     )
 
 
+async def flushed_behind(site: Site, store: Store, first: str, then: str = "SELECT 1") -> frozenset[str]:
+    """What the step's flush says that waited for a transaction, which did one thing before that and one meanwhile."""
+    async with store.transaction() as tx:
+        await tx.write(change(insert=(RUN, ITEM)))
+    async with outsider(site.url) as other:
+        async with other.transaction():
+            await other.execute("SET LOCAL lock_timeout = '10s'")
+            await other.execute(first)
+            flush = asyncio.create_task(store.flush(step()))
+            await until_someone_waits_for_a_lock(site.url)
+            await other.execute(then)
+        return await flush
+
+
 @pytest.mark.parametrize(
     ("meanwhile", "is_written"), [(MOVES_ON, False), (STAYS, True), (IS_TAKEN, False), (KEEPS_ITS_TOKEN, True)]
 )
@@ -44,16 +59,7 @@ async def test_k4_a_lone_step_that_waited_is_written_whole_or_not_at_all(
     """K4: what another transaction committed while the statement waited for its row decides."""
     assert guarded_flush(step())[0].startswith("WITH l AS"), "or this test shows nothing"
     async with postgres_site.opened() as store:
-        async with store.transaction() as tx:
-            await tx.write(change(insert=(RUN, ITEM)))
-        async with outsider(postgres_site.url) as other:
-            held = other.transaction()
-            await held.start()
-            await other.execute(meanwhile)
-            flush = asyncio.create_task(store.flush(step()))
-            await until_someone_waits_for_a_lock(postgres_site.url)
-            await held.commit()
-        assert await flush == (frozenset() if is_written else {"r1"})
+        assert await flushed_behind(postgres_site, store, meanwhile) == (frozenset() if is_written else {"r1"})
         stored = await every_row(store)
     assert [row.status for row in stored["work"]] == (["completed", "leased"] if is_written else ["leased"])
     assert [row.version for row in stored["runs"]] == [6 if is_written or meanwhile == MOVES_ON else 5]
@@ -62,16 +68,6 @@ async def test_k4_a_lone_step_that_waited_is_written_whole_or_not_at_all(
 
 async def test_k2_a_lone_step_locks_its_run_before_its_item(postgres_site: Site) -> None:
     """K2: whoever holds the run may still take the item: the statement waits for the run and holds nothing."""
+    locked = "SELECT 1 FROM runs WHERE id = 'r1' FOR NO KEY UPDATE"
     async with postgres_site.opened() as store:
-        async with store.transaction() as tx:
-            await tx.write(change(insert=(RUN, ITEM)))
-        async with outsider(postgres_site.url) as other:
-            held = other.transaction()
-            await held.start()
-            await other.execute("SELECT 1 FROM runs WHERE id = 'r1' FOR NO KEY UPDATE")
-            flush = asyncio.create_task(store.flush(step()))
-            await until_someone_waits_for_a_lock(postgres_site.url)
-            await other.execute("SET LOCAL lock_timeout = '10s'")
-            await other.execute(IS_TAKEN)
-            await held.commit()
-        assert await flush == {"r1"}
+        assert await flushed_behind(postgres_site, store, locked, IS_TAKEN) == {"r1"}

@@ -123,9 +123,9 @@ def guarded_flush(changes: Changes, *, deletes: bool = True) -> tuple[str, list[
         end = _guard_one(statement, runs, work, presumes_no_holds=changes.presumes_no_holds)
     else:
         end = _guard_many(statement, runs, work, deleted, presumes_no_holds=changes.presumes_no_holds)
-    for table in _INSERTS if len(changes.inserts) > 1 else changes.inserts:
+    for table, part in _INSERTS.items():
         if rows := changes.inserts.get(table):
-            _insert(statement, table, _INSERTS[table], rows)
+            _insert(statement, table, part, rows)
     return _assembled(tuple(statement.parts), end), statement.args
 
 
