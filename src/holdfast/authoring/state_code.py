@@ -20,7 +20,7 @@ from holdfast.authoring.state_subgraphs import subgraph_delta, subgraph_input
 from holdfast.authoring.state_types import StateType
 from holdfast.authoring.state_validation import unknown_node
 from holdfast.core.authors_line import authors_line
-from holdfast.core.codec import JSON, UNTYPED, Codecs, labelled, unlabelled
+from holdfast.core.codec import JSON, UNTYPED, Codecs, is_labelled, labelled, unlabelled
 from holdfast.core.errors import GraphError
 from holdfast.core.state_outcomes import NOTHING, Fields, Outcome, Route, Sent, joined, split, with_sent
 from holdfast.models.state_code import NodePlan
@@ -132,9 +132,9 @@ class BoundGraph:
         return data if codec is JSON else labelled(codec.encode(msgspec.json.decode(data)), codec.tag)
 
     def unseal(self, stored: bytes) -> bytes:
+        if not is_labelled(stored):
+            return stored
         written = unlabelled(stored)
-        if written.codec == JSON.tag:
-            return written.data
         return CANONICAL.default.encode(self.codecs.of(written.codec).decode(written.data, UNTYPED))
 
     # -- deciding
@@ -216,7 +216,7 @@ class BoundGraph:
                 hint='return only what changes, such as {"notes": ["one more"]}: fields with a reducer would be merged '
                 "with themselves",
             )
-        if isinstance(returned, Mapping):
+        if returned.__class__ is dict or isinstance(returned, Mapping):
             return Outcome(delta=self._delta(returned, whose))
         if isinstance(returned, Stop):
             return Outcome(delta=self._delta(returned.delta, whose), stop=True)

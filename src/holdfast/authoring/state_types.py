@@ -67,7 +67,7 @@ class StateType:
             if field is None:
                 raise self.unknown(name, whose)
             encoded[name] = field.encode(value, f"field {name!r} of {whose}", limit)
-        return dict(sorted(encoded.items()))
+        return encoded if len(encoded) < 2 else dict(sorted(encoded.items()))
 
     def encode_whole(self, given: object, whose: str, limit: int = DEFAULT_LIMIT_BYTES) -> dict[str, bytes]:
         """A state that a run begins with: an instance of the class, or its fields by name; the rest are defaults."""

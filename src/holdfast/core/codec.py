@@ -17,7 +17,7 @@ from holdfast.core.codec_call import CallCodec
 from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error
 from holdfast.core.codec_faithful import MAX_INT, MAX_NESTING, MIN_INT
 from holdfast.core.codec_formats import JSON, MSGPACK, Codec
-from holdfast.core.codec_label import decode_stored_result, encode_stored_result, labelled, unlabelled
+from holdfast.core.codec_label import decode_stored_result, encode_stored_result, is_labelled, labelled, unlabelled
 from holdfast.core.codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, Encoded, codecs_for, digest
 from holdfast.core.codec_shape import UNTYPED
 
@@ -41,6 +41,7 @@ __all__ = [
     "digest",
     "encode_error",
     "encode_stored_result",
+    "is_labelled",
     "labelled",
     "unlabelled",
 ]

@@ -25,6 +25,11 @@ def labelled(data: bytes, tag: str) -> bytes:
     return _LABEL + bytes((len(name),)) + name + data
 
 
+def is_labelled(stored: bytes) -> bool:
+    """Whether these bytes are anything but JSON."""
+    return stored.startswith(_LABEL)
+
+
 def unlabelled(stored: bytes) -> Encoded:
     """The bytes of a stored result and the tag of the codec that reads them."""
     if not stored.startswith(_LABEL):

@@ -91,7 +91,8 @@ class GraphMachine:
     ) -> None:
         """A run's first checkpoint, and its first items."""
         run = replace(run, due=0)
-        run, known = self._write(view, run, code, None, step, fields, frontier, Totals(), None)
+        totals = _counted(code, Totals(), frontier)
+        run, known = self._write(view, run, code, None, step, fields, frontier, totals, None)
         self._open(view, run, code, known, handing, due)
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
@@ -138,14 +139,8 @@ class GraphMachine:
             end_run(view, replace(run, error=encode_error(error)), FAILED, reason=_shown(error))
             return
         labels = {plan.label for item in known.frontier if (plan := code.nodes.get(item.node)) and plan.label}
-        totals = replace(
-            known.totals,
-            steps=known.totals.steps + 1,
-            nodes=known.totals.nodes + len(settled),
-            retries=known.totals.retries + tried,
-            latency=known.totals.latency + max(0, view.now - known.at),
-            last=max(0, view.now - known.at),
-        )
+        took = max(0, view.now - known.at)
+        totals = _counted(code, known.totals, frontier, steps=1, nodes=len(settled), retries=tried, took=took)
         run, after = self._write(view, run, code, known, step, fields, frontier, totals, labels)
         if not frontier:
             end_run(view, replace(run, error=None), COMPLETED, result=code.result(fields))
@@ -165,12 +160,6 @@ class GraphMachine:
         labels: set[str] | None,
     ) -> tuple[Run, Known]:
         """The checkpoint of a step; whole, or as what changed since the one before."""
-        depth = max(0, len(frontier) - code.max_concurrent)
-        totals = replace(
-            totals,
-            blocks=totals.blocks + max(0, depth - code.queue_depth),
-            deepest=max(totals.deepest, min(depth, code.queue_depth)),
-        )
         pruned = _prunes_at(code, step)
         patch = None if known is None or labels or pruned else difference(known.fields, fields)
         if known is not None and patch is not None and not _is_due(known, patch):
@@ -307,6 +296,29 @@ def code_of_graph(definitions: Definitions, run: Run) -> GraphCode:
             hint="import the module that defines it; whoever completes a node of a graph needs the graph's code",
         )
     return code
+
+
+def _counted(
+    code: GraphCode,
+    before: Totals,
+    frontier: tuple[Item, ...],
+    *,
+    steps: int = 0,
+    nodes: int = 0,
+    retries: int = 0,
+    took: int = 0,
+) -> Totals:
+    """What a run has done, with this step, after which the frontier holds these items."""
+    depth = max(0, len(frontier) - code.max_concurrent)
+    return Totals(
+        steps=before.steps + steps,
+        nodes=before.nodes + nodes,
+        retries=before.retries + retries,
+        blocks=before.blocks + max(0, depth - code.queue_depth),
+        deepest=max(before.deepest, min(depth, code.queue_depth)),
+        latency=before.latency + took,
+        last=took,
+    )
 
 
 def _is_due(known: Known, patch: bytes) -> bool:
