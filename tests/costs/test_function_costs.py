@@ -130,6 +130,40 @@ async def test_k5_a_function_that_has_slept_goes_on_without_reading_its_rows(
     assert not any(commit.locked for commit in commits)
 
 
+@pytest.mark.parametrize("store", ["sqlite_url", "postgres_url"])
+async def test_k5_a_function_that_waits_here_reads_only_what_others_wrote_for_it(
+    store: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K5, G5: an event that this process sent it was told of; one that another sent is read, with all since."""
+    registry = Registry()
+    said = hf.event("said", str, registry=registry)
+
+    @hf.workflow(registry=registry)
+    async def listens() -> list[str]:
+        return [(await hf.wait_for(said)).value for _ in range(3)]
+
+    async def waits_again(handle: hf.Handle[Any]) -> None:
+        while await handle.status() != "suspended":  # noqa: ASYNC110 - another process would have to tell
+            await asyncio.sleep(0.01)
+
+    url = request.getfixturevalue(store)
+    async with hf.Engine(url, registry=registry) as here, hf.Engine(url, registry=registry) as there, here.worker():
+        handle = await here.start(listens)
+        reads: list[str] = []
+        history = here.store.history
+
+        async def counted(run: str, after: int = 0) -> list[History]:
+            reads.append(run)
+            return await history(run, after)
+
+        monkeypatch.setattr(here.store, "history", counted)
+        for engine, word in ((here, "a"), (there, "b"), (here, "c")):
+            await waits_again(handle)
+            assert await engine.send(said, word, to=handle) == hf.Delivered(handle.id)
+        assert await handle.result(timeout=60) == ["a", "b", "c"]
+        assert len(reads) == 1
+
+
 def lone_turn(run: Run) -> Changes:
     """What a function's step writes: one entry more."""
     changes = Changes()

@@ -93,6 +93,7 @@ class FunctionDriver:
         self.stopping = False  # finish what is in flight, record it, and give the turns back
         self._driven: dict[str, LiveFunction] = {}
         self._resting: OrderedDict[str, tuple[float, LiveFunction]] = OrderedDict()
+        self._noted: dict[str, list[History]] = {}  # what this process wrote for those that rest
 
     # -- memory
 
@@ -101,6 +102,7 @@ class FunctionDriver:
         while self._resting:
             _, (_, function) = self._resting.popitem()
             await outside_task(function.evict)
+        self._noted.clear()
         self._watchdog.stop()
 
     def rest(self) -> None:
@@ -111,14 +113,17 @@ class FunctionDriver:
             if since > before and len(self._resting) <= self._settings.resident_functions:
                 return
             del self._resting[run]
+            self._noted.pop(run, None)
             asyncio.get_running_loop().call_soon(function.evict)  # not here: this is a task
 
     def on_commit(self, commit: Commit) -> None:
-        """Entries that somebody else of this process wrote for a function that is driven here."""
+        """Entries that somebody else of this process wrote for a function that is driven here, or rests here."""
         for row in commit.changes.inserts.get(HISTORY, ()):
             function = self._driven.get(row.run)
             if function is not None:
                 function.news.set()
+            elif row.run in self._resting:
+                self._noted.setdefault(row.run, []).append(row)
 
     def waiting_for_others(self) -> list[str]:
         """Runs that are driven here and wait for something from outside: another process may have written it."""
@@ -168,6 +173,7 @@ class FunctionDriver:
     async def _resident(self, run: Run) -> LiveFunction:
         """The function with everything delivered that is recorded."""
         _, function = self._resting.pop(run.id, (0.0, None))
+        noted = self._noted.pop(run.id, [])
         if function is not None and function.base != run.base:
             await outside_task(function.evict)
             function = None
@@ -179,7 +185,8 @@ class FunctionDriver:
             function.replay((), await stored_requests(self._store, run), behind=True)
         try:
             if run.entries > function.known:
-                await catch_up(self._store, function)
+                complete = [row.sequence for row in noted] == list(range(function.known + 1, run.entries + 1))
+                await catch_up(self._store, function, noted if complete else None)
             function.caught_up()
         except BaseException:
             await outside_task(function.evict)
@@ -410,9 +417,10 @@ def another_python(run: Run) -> str | None:
     )
 
 
-async def catch_up(store: Store, function: LiveFunction) -> None:
-    """Deliver what is recorded beyond what the function knows."""
-    rows = await store.history(function.run_id, function.known)
+async def catch_up(store: Store, function: LiveFunction, rows: list[History] | None = None) -> None:
+    """Deliver what is recorded beyond what the function knows; who knows that already gives the rows."""
+    if rows is None:
+        rows = await store.history(function.run_id, function.known)
     entries = _entries(rows)
     function.learn(_patches(entries))
     last = rows[-1].sequence if rows else function.known
