@@ -6,7 +6,6 @@ from holdfast.core.function_operations import TURN, SendEvent, TakeTurn
 from holdfast.core.operations import Operation
 from holdfast.core.queries import Attempts, WaitsOf
 from holdfast.core.rows import INPUTS, RUNS, WORK
-from holdfast.core.view import Query
 from holdfast.store.contract import Need
 
 _TURN = frozenset({TURN})
@@ -14,12 +13,12 @@ _TURN = frozenset({TURN})
 
 def is_run(need: Need) -> bool:
     """Whether it is a run's own row."""
-    return not isinstance(need, Query) and need[0] is RUNS
+    return isinstance(need, tuple) and need[0] is RUNS
 
 
 def run_of(need: Need) -> str | None:
     """The run that the needed rows belong to, if they are of one."""
-    if isinstance(need, Query):
+    if not isinstance(need, tuple):  # sooner told than a Query, whose metaclass asks around
         return need.of_run
     table, key = need
     return str(key[0]) if table.by_run else None

@@ -287,7 +287,7 @@ class View:
 
     def supply(self, need: tuple[Table[Any], Key] | Query, rows: list[Any]) -> None:
         """Take what a transaction has read for a need. An empty list means: it does not exist."""
-        if isinstance(need, Query):
+        if not isinstance(need, tuple):
             run = need.of_run
             if run is None:
                 # These rows may be of runs that are not locked: they serve this batch and are not remembered,

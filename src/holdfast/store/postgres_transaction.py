@@ -26,9 +26,10 @@ _BY_KEYS: tuple[tuple[Table[Any], str], ...] = (
     (SNAPSHOTS, "get_snapshots"),
     (VALUES, "get_inbox"),
 )
-# Questions that are asked of many runs at once.
-_Together = WaitsOf | Attempts | StreamAfter
 _KEYED = frozenset(table for table, _ in _BY_KEYS)
+# Questions that are asked of many runs at once. Known by their type itself: `isinstance` takes ten times as long with
+# classes of this kind, and a batch has hundreds of needs.
+_TOGETHER = frozenset({WaitsOf, Attempts, StreamAfter})
 
 
 class PostgresTransaction:
@@ -62,32 +63,32 @@ class PostgresTransaction:
 
     async def load(self, needs: Sequence[Need]) -> list[list[Any]]:
         """What a batch asks for with every operation takes one statement each, whatever its number."""
-        found: dict[tuple[Table[Any], Any], Any] = {}
+        by_key = [need for need in needs if isinstance(need, tuple)]
+        found: dict[Need, list[Any]] = {}
         for table, statement in _BY_KEYS:
-            keys = sorted({need[1] for need in needs if not isinstance(need, Query) and need[0] is table})
+            keys = sorted({key for of, key in by_key if of is table})
             for row in await self._fetch(statement, *_columns(keys)) if keys else ():
                 made = table.row(*row.values())
-                found[(table, table.key(made))] = made
-        together = await self._load_together([need for need in needs if isinstance(need, _Together)])
+                found[(table, table.key(made))] = [made]
+        found |= await self._load_together([need for need in needs if type(need) in _TOGETHER])
         answers: list[list[Any]] = []
         for need in needs:
-            if isinstance(need, _Together):
-                answers.append(together[need])
-            elif not isinstance(need, Query) and need[0] in _KEYED:
-                one = found.get(need)
-                answers.append([] if one is None else [one])
+            if need in found:
+                answers.append(found[need])
+            elif isinstance(need, tuple) and need[0] in _KEYED:
+                answers.append([])
             else:
                 answers.append(await self._load_one(need))
         return answers
 
-    async def _load_together(self, needs: Sequence[_Together]) -> dict[Query, list[Any]]:
+    async def _load_together(self, needs: Sequence[Any]) -> dict[Need, list[Any]]:
         """What runs wait for, attempts of some of their nodes, and events of instances."""
-        answers: dict[Query, list[Any]] = {need: [] for need in needs}
-        runs = sorted({need.run for need in needs if isinstance(need, WaitsOf)})
+        answers: dict[Need, list[Any]] = {need: [] for need in needs}
+        runs = sorted({need.run for need in needs if type(need) is WaitsOf})
         for row in await self._fetch("waits_of_runs", runs) if runs else ():
             wait = WAITS.row(*row.values())
             answers[WaitsOf(wait.run)].append(wait)
-        attempts = [need for need in needs if isinstance(need, Attempts)]
+        attempts = [need for need in needs if type(need) is Attempts]
         nodes = sorted({(need.run, node) for need in attempts for node in need.nodes})
         rows: dict[tuple[str, str], list[Work]] = {}
         for row in await self._fetch("attempts_of_runs", *_columns(nodes)) if nodes else ():
@@ -97,7 +98,7 @@ class PostgresTransaction:
             answers[need] = [work for node in sorted(need.nodes) for work in rows.get((need.run, node), ())]
         first: dict[str, StreamAfter] = {}
         for stream in needs:
-            if isinstance(stream, StreamAfter) and first.setdefault(stream.run, stream) != stream:
+            if type(stream) is StreamAfter and first.setdefault(stream.run, stream) != stream:
                 answers[stream] = await self._load_one(stream)  # a second question about one instance
         asked = sorted((stream.run, stream.after, stream.limit) for stream in first.values())
         for row in await self._fetch("streams_after", *_columns(asked)) if asked else ():
