@@ -537,7 +537,7 @@ class Coordinator:
                 if not late:
                     self.cache.learn(RUNS, run)  # also under the same version: a claim shows that a run has begun
             if late:
-                self.cache.learn_late_claim(item.work)  # the answer was late, and the item may be another's by now
+                self.cache.learn_late_claim(item.work, item.run.version)  # and the item may be another's by now
             else:
                 self.cache.learn(WORK, item.work)
 

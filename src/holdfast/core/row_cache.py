@@ -39,10 +39,11 @@ _NONE: Final[frozenset[Any]] = frozenset()  # most runs have nothing to note, an
 class CachedRun:
     """Committed rows of one run, all of them valid under the version of its `runs` row."""
 
-    __slots__ = ("absent", "answered", "rows", "run", "whole")
+    __slots__ = ("absent", "answered", "rows", "run", "since", "whole")
 
     def __init__(self) -> None:
         self.run: Run | None = None
+        self.since = 0  # from this version on, all that changed was committed here, and its work is remembered
         self.rows: dict[Table[Any], dict[Key, Any]] = {}  # of the other tables
         self.absent: set[tuple[Table[Any], Key]] | frozenset[Any] = _NONE
         self.answered: set[Query] | frozenset[Any] = _NONE
@@ -120,12 +121,15 @@ class RowCache:
             self.drop(row.id)
         self.learn(RUNS, row)
 
-    def learn_late_claim(self, claimed: Work) -> None:
-        """Remember a claim whose run was written since. Only on top of the very row that was claimed: one whose token
-        has grown is somebody else's, or was cancelled, and one that is not remembered may be."""
+    def learn_late_claim(self, claimed: Work, version: int) -> None:
+        """Remember a claim whose run had this version and was written since. Only on top of the very row that was
+        claimed: one whose token has grown is somebody else's, or was cancelled; and one that is not remembered may be,
+        unless whatever was written since was written here."""
         cached = self.runs.get(claimed.run)
         row = None if cached is None else cached.rows.get(WORK, {}).get(WORK.key(claimed))
-        if row is not None and row.status == READY and row.token + 1 == claimed.token:
+        if row is None and cached is not None and cached.run is not None and version >= cached.since:
+            self.learn(WORK, claimed)
+        elif row is not None and row.status == READY and row.token + 1 == claimed.token:
             leased = {"token": claimed.token, "worker": claimed.worker, "started": claimed.started}
             self.learn(WORK, msgspec.structs.replace(row, status=LEASED, **leased))
 
@@ -136,6 +140,9 @@ class RowCache:
             if known is not None and known is not old and known.version != old.version:
                 # Remembered meanwhile, by a claim whose answer was late: rows of that version must not join these (K4).
                 self.drop(old.id)
+        deciders: list[str] = []
+        stepped: list[str] = []
+        shortened: list[str] = []
         for table, deleted in changes.deletes.items():
             for row in deleted:
                 run = table.run(row)
@@ -143,9 +150,9 @@ class RowCache:
                 if cached is not None and cached.rows.get(table, {}).pop(table.key(row), None) is not None:
                     self._count -= 1
                     cached.note_deleted(table, table.key(row))
+                    if table is WORK:
+                        shortened.append(row.run)
         left: set[str] = set()  # whose rows are not kept
-        deciders: list[str] = []
-        stepped: list[str] = []
         for row in changes.rows(RUNS):
             if row.status in ENDED:  # nothing more will be decided about it soon
                 self.drop(row.id)
@@ -170,6 +177,9 @@ class RowCache:
             self._forget_settled(deciders, changes)
         for run in stepped:
             self._forget_step(run)
+        for run in (*deciders, *stepped, *shortened):
+            if (cached := self.runs.get(run)) is not None and cached.run is not None:
+                cached.since = cached.run.version
         self.trim()
 
     def _learn_all(self, table: Table[Any], rows: Iterable[Any], left: Collection[str]) -> None:
@@ -184,7 +194,9 @@ class RowCache:
             else:
                 runs.move_to_end(run)
             if table is RUNS:
-                self._count += cached.run is None
+                if cached.run is None:
+                    self._count += 1
+                    cached.since = row.version
                 cached.run = row
                 continue
             known = cached.rows.get(table)

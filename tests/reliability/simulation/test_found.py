@@ -14,7 +14,7 @@ from holdfast.core.function_operations import QueuedCall, TakeTurn
 from holdfast.core.operations import STALE
 from holdfast.core.queries import AllWork, Attempts
 from holdfast.core.rows import COMPLETED, LEASED, READY, RUNS, WORK, Run, Work
-from holdfast.core.view import RowCache, View
+from holdfast.core.view import Changes, RowCache, View
 from holdfast.runtime.system import RealClock
 from holdfast.store.contract import ClaimRequest, CodeSeen
 from holdfast.store.memory import MemoryStore
@@ -171,9 +171,39 @@ async def test_k4_a_claim_whose_answer_comes_late_is_remembered_if_nobody_else_h
     waiting = Work(run="r", node="n", attempt=1, workflow="w", status=READY, token=4, losses=1)
     cache.learn(WORK, waiting)
     for token, status in ((4, READY), (6, READY), (5, LEASED)):  # another's, of later, and ours
-        cache.learn_late_claim(replace(waiting, status=LEASED, token=token, worker="me", losses=0))
+        cache.learn_late_claim(replace(waiting, status=LEASED, token=token, worker="me", losses=0), 1)
         (row,) = cache.runs["r"].rows[WORK].values()
         assert (row.status, row.losses) == (status, 1)
+
+
+async def test_k4_a_claim_whose_answer_comes_late_is_remembered_if_all_since_was_written_here() -> None:
+    """An item that is not remembered may be another's by now, unless this process knows of every change since."""
+    cache = RowCache()
+    run = Run("r", "w", "dag", version=2)
+    claimed = Work(run="r", node="n", attempt=1, workflow="w", status=LEASED, token=1, worker="me")
+    cache.learn(RUNS, run)
+    changes = Changes()
+    changes.updates[RUNS] = [(run, replace(run, version=3))]
+    cache.absorb(changes)
+    cache.learn_late_claim(claimed, 1)
+    assert WORK not in cache.runs["r"].rows
+    cache.learn_late_claim(claimed, 2)
+    assert list(cache.runs["r"].rows[WORK].values()) == [claimed]
+
+
+async def test_k4_a_claim_whose_answer_comes_late_is_not_remembered_if_work_was_forgotten_since() -> None:
+    """Its own row may have been among it."""
+    cache = RowCache()
+    run = Run("r", "w", "flow", version=2)
+    gone = Work(run="r", node="gone", attempt=1, workflow="w", status=COMPLETED, token=1)
+    cache.learn(RUNS, run)
+    cache.learn(WORK, gone)
+    changes = Changes()
+    changes.updates[RUNS] = [(run, replace(run, version=3))]
+    changes.deletes[WORK] = [gone]
+    cache.absorb(changes)
+    cache.learn_late_claim(replace(gone, status=LEASED, worker="me"), 2)
+    assert not cache.runs["r"].rows[WORK]
 
 
 def test_idle_workers_wake_a_few_times_a_second() -> None:
