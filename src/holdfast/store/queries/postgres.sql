@@ -448,8 +448,8 @@ WITH c AS MATERIALIZED (
   SELECT w.ctid AS place FROM work w
   WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind IN ('job', 'call') OR w.workflow = ANY($2::text[]))
     AND w.name = ANY($3::text[]) AND w.losses < $6::int
-    AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
-                    OR (h.scope = 'queue' AND h.name = w.queue))
+    AND (NOT EXISTS (SELECT FROM holds) OR NOT EXISTS (SELECT FROM holds h WHERE h.scope = 'all'
+      OR (h.scope = 'workflow' AND h.name = w.workflow) OR (h.scope = 'queue' AND h.name = w.queue)))
   ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
 u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
     started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
