@@ -78,6 +78,7 @@ class Coordinator:
         self.audience = Audience()
         self.observers = self.audience.observers
         self.claim_observers: list[Callable[[Sequence[Handed]], None]] = []
+        self.flush_observers: list[Callable[[Sequence[Submitted]], None]] = []  # told of what is about to be written
         store.on_foreign_write = self.cache.clear
         self._decisions = decisions
         self._clock = clock
@@ -267,6 +268,8 @@ class Coordinator:
             if not fast:
                 return slow
             started = self._clock.monotonic()
+            for watch_flush in self.flush_observers:
+                watch_flush(fast)
             if self.audience.untold:  # while the store writes
                 asyncio.get_running_loop().call_soon(self.audience.catch_up)
             try:

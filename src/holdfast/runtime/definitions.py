@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -25,7 +27,7 @@ from holdfast.core.view import View
 from holdfast.models.dag_items import method_name, node_name, version_name
 from holdfast.models.flow_code import FlowCode, FlowNotLoaded
 from holdfast.models.folding import Folding
-from holdfast.store.contract import CodeSeen, CodeVersion, Store
+from holdfast.store.contract import CodeSeen, CodeVersion, Store, WorkerRow
 
 if TYPE_CHECKING:
     from holdfast.authoring.flow_code import BoundFlow
@@ -345,6 +347,18 @@ class RegistryDefinitions:
     def known_actions(self) -> tuple[str, ...]:
         """Actions, and the nodes and methods of class DAGs under the names that their work carries."""
         return self._names()[2]
+
+    def worker_row(self, worker: str, queues: tuple[str, ...], concurrency: int) -> WorkerRow:
+        """What a worker with these definitions tells others of itself."""
+        return WorkerRow(
+            id=worker,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=queues,
+            workflows=self.known_workflows(),
+            actions=(*self.known_actions(), *self.projections()),
+            concurrency=concurrency,
+        )
 
     def _names(self) -> tuple[int, tuple[str, ...], tuple[str, ...], frozenset[str]]:
         if self._known[0] != self.registry.version:

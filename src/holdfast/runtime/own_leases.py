@@ -6,11 +6,16 @@ found without it: whatever it leased would run twice (G3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from holdfast.coordinator import Coordinator
+from holdfast.core.operations import Handed
 from holdfast.core.rows import Work
-from holdfast.runtime.attempt import Attempt
+from holdfast.runtime.attempt import Attempt, log_keys, named, release
+
+log = logging.getLogger("holdfast.worker")
 
 Item: TypeAlias = tuple[str, str, int]
 Lease: TypeAlias = tuple[str, str, int, int]
@@ -66,3 +71,11 @@ class OwnLeases:
 
 def _lease(work: Work) -> Lease:
     return (work.run, work.node, work.attempt, work.token)
+
+
+async def give_back(coordinator: Coordinator, handed: Sequence[Handed]) -> None:
+    """Let others have what was leased to us and was not begun."""
+    answers = await coordinator.submit_batch([release(item.work) for item in handed])
+    for item, answer in zip(handed, answers, strict=True):
+        if isinstance(answer, Exception):  # we still hold it, and the next look finds and runs it
+            log.warning("%s was not given back: %s", named(item.work), answer, extra=log_keys(item.work))

@@ -3,7 +3,8 @@
 Theory of operation. One task claims, one keeps the worker's row alive, one looks after ourselves (items leased
 to us that we do not run) and after others (`caretaker.py`). Each item runs in a task; when it
 is settled, work that became ready may come back leased to us in the same commit (hand-over), and the
-same task goes on with it: a chain costs one commit a step and no poll.
+same task goes on with it: a chain costs one commit a step and no poll. Where there is a backlog, slots are claimed for
+while the completions that leave them are written (`leaving.py`).
 
 Wake-ups are hints (K11): a commit in this process, an announcement of another, a freed slot. The flag is
 cleared *before* the claim, so a hint that comes during it is not lost; and polling alone would suffice.
@@ -18,12 +19,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
+from holdfast.batches import Submitted
 from holdfast.coordinator import Commit, Coordinator
 from holdfast.core import failpoints
 from holdfast.core.codec import DEFAULT_CODECS, Codecs
@@ -41,15 +41,16 @@ from holdfast.runtime.delayed import Delayed
 from holdfast.runtime.function_calls import CallRunner
 from holdfast.runtime.function_driver import FunctionDriver
 from holdfast.runtime.last_resort import bury, submit_or_log
+from holdfast.runtime.leaving import Leaving
 from holdfast.runtime.lost_often import LostOften
-from holdfast.runtime.own_leases import OwnLeases
+from holdfast.runtime.own_leases import OwnLeases, give_back
 from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.projection_runner import ProjectionRunner
 from holdfast.runtime.room import Room
 from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
 from holdfast.runtime.waiting import either
-from holdfast.store.contract import ClaimRequest, Store, WorkerRow
+from holdfast.store.contract import ClaimRequest, Store
 
 log = logging.getLogger("holdfast.worker")
 
@@ -97,6 +98,7 @@ class Worker:
         self._running: dict[tuple[str, str, int], Attempt] = {}
         self._next: dict[tuple[str, str, int], Handed] = {}  # the same item again, for when it has left `_running`
         self._reserved = 0
+        self._leaving = Leaving(self._running)
         self._turn = 0  # which of the queues is asked first
         self._backlog = False
         self._stopping = False
@@ -177,6 +179,8 @@ class Worker:
             log.exception("worker %s could not look after others, and tries again", self.id, extra={"worker": self.id})
         loop = asyncio.get_running_loop()
         self._coordinator.observers.append(self._on_commit)
+        if self._store.flushes_overlap:
+            self._coordinator.flush_observers.append(self._on_flush)
         self._loops = [
             loop.create_task(self._guarded("claim", self._claim_loop), name="holdfast-claims"),
             loop.create_task(self._guarded("heartbeat", self._heartbeat_loop), name="holdfast-heartbeat"),
@@ -218,6 +222,7 @@ class Worker:
         await asyncio.gather(*self._loops, return_exceptions=True)
         with contextlib.suppress(ValueError):
             self._coordinator.observers.remove(self._on_commit)
+            self._coordinator.flush_observers.remove(self._on_flush)
         with contextlib.suppress(HoldfastError, asyncio.TimeoutError):
             async with asyncio.timeout(5.0):
                 for work in await self._store.leased_to(self.id):
@@ -254,26 +259,17 @@ class Worker:
 
     async def _enroll(self) -> None:
         version = self._definitions.registry.version
-        await self._store.enroll(self._row(), self._settings.lease_seconds)
+        await self._store.enroll(
+            self._definitions.worker_row(self.id, self.queues, self.concurrency), self._settings.lease_seconds
+        )
         self._told_version = version
         self._last_beat = self._clock.monotonic()
-
-    def _row(self) -> WorkerRow:
-        return WorkerRow(
-            id=self.id,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            queues=self.queues,
-            workflows=self._definitions.known_workflows(),
-            actions=(*self._definitions.known_actions(), *self._definitions.projections()),
-            concurrency=self.concurrency,
-        )
 
     # -- room
 
     @property
     def free(self) -> int:
-        return max(0, self.concurrency - len(self._running) - self._reserved)
+        return max(0, self.concurrency - len(self._running) - self._reserved + len(self._leaving))
 
     @property
     def accepting(self) -> bool:
@@ -323,12 +319,16 @@ class Worker:
             if self.free == 0:
                 self._backlog = True  # woken without room: the next slot that becomes free must look again
             claimed = await self._claim_once() if self.free > 0 else 0
+            few = self.free < max(1, self.concurrency // 10)
             if claimed and self._backlog and self.free > 0:  # else it got all there was
+                if few:
+                    await either(self._wake, 0.001)
                 continue
-            if self._backlog and self.free < max(1, self.concurrency // 10) and self._running:
+            if self._backlog and few and self._running:
                 # Slots become free one by one under load; waiting a moment lets one claim serve many.
                 await either(self._wake, self._poll_seconds())
-                await asyncio.sleep(0.001)
+                if not self._leaving:
+                    await asyncio.sleep(0.001)
                 continue
             await either(self._wake, self._poll_seconds())
 
@@ -363,7 +363,7 @@ class Worker:
             handed = [item for item in handed if not self._own.adopted(item.work)]
             handed, too_many = self._lost_often.sort(handed)
             if too_many:
-                await self._give_back(too_many)
+                await give_back(self._coordinator, too_many)
             total += len(handed)
             for item in handed:
                 waited = (item.work.started or 0) - item.work.due
@@ -373,16 +373,13 @@ class Worker:
         self._turn = (self._turn + full) % len(self.queues)  # G9: who takes every slot is asked last the next time
         return total
 
-    async def _give_back(self, handed: list[Handed]) -> None:
-        for item, answer in zip(
-            handed, await self._coordinator.submit_batch([release(item.work) for item in handed]), strict=True
-        ):
-            if isinstance(answer, Exception):  # we still hold it, and the next look finds and runs it
-                log.warning("%s was not given back: %s", named(item.work), answer, extra=log_keys(item.work))
-
     def _poll_seconds(self) -> float:
         poll = self._settings.poll_seconds * (0.8 + 0.4 * self._randomness.random())
         return self._delayed.seconds_until(poll) if self.free > 0 else poll  # without room, who is due waits for a slot
+
+    def _on_flush(self, batch: Sequence[Submitted]) -> None:
+        if self._backlog and self._leaving.note(batch):
+            self._wake.set()
 
     def _on_commit(self, commit: Commit) -> None:
         """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""
@@ -448,6 +445,7 @@ class Worker:
                 settled = await bury(self._coordinator, attempt.work, error)
             finally:
                 self._running.pop(key, None)
+                left = self._leaving.has_left(key)
                 self._own.has_run(attempt.work)
                 if self._next and (again := self._next.pop(key, None)) is not None and not self._stopping:
                     self._launch(again)
@@ -456,6 +454,9 @@ class Worker:
             if settled.verdict == STALE:
                 self._metrics.count(t.STALE_COMPLETIONS)
                 log.info("a late result of %s was refused", named(attempt.work), extra=log_keys(attempt.work))
+            if left and settled.handed:  # decided again, when its slot was claimed for
+                await give_back(self._coordinator, settled.handed)
+                break
             for handed in settled.handed:
                 if failpoints.armed:
                     await failpoints.reach("handover.received")
@@ -552,7 +553,7 @@ class Worker:
         """I8: claims know a late definition at once; others read in our row whether anybody knows it."""
         version = self._definitions.registry.version
         if version != self._told_version:
-            await self._store.learn_names(self._row())
+            await self._store.learn_names(self._definitions.worker_row(self.id, self.queues, self.concurrency))
             self._told_version = version
 
     async def _compare_with_store(self) -> bool:
