@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
 _PYTHON: Final = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_HOLDFAST: Final = str(Path(__file__).resolve().parents[1]) + os.sep
+_HOLDFAST: Final = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 _INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 OURS, PACKAGE, USERS = 0, 1, 2

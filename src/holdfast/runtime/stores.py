@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-from pathlib import Path
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
 
 from holdfast.core.addresses import redacted as redacted
 from holdfast.core.errors import UsageError
 from holdfast.runtime.system import System
 from holdfast.store.contract import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DEFAULT_URL = "sqlite:///holdfast.db"
 SCHEMES = ("sqlite", "postgresql", "postgres", "memory")
@@ -21,6 +22,8 @@ def open_store(url: str, system: System, *, timeout_seconds: float) -> Store:
         raise UsageError(f"the URL is {url!r:.80}, a {type(url).__name__}", hint="give a text such as sqlite:///app.db")
     scheme, found, rest = url.partition("://")
     if not found or scheme not in SCHEMES:
+        import difflib  # for those who made a mistake
+
         close = difflib.get_close_matches(scheme, SCHEMES, n=1)
         meant = f"did you mean {close[0]}://? " if close else ""
         raise UsageError(
@@ -35,7 +38,7 @@ def open_store(url: str, system: System, *, timeout_seconds: float) -> Store:
         from holdfast.store.sqlite import SqliteStore
 
         return SqliteStore(
-            _sqlite_path(rest, url),
+            _sqlite_file(rest, url),
             clock=system.clock,
             inline=system.make_inline(),
             threaded=system.make_threaded("holdfast-sqlite"),
@@ -56,14 +59,21 @@ def open_store(url: str, system: System, *, timeout_seconds: float) -> Store:
 
 def sqlite_path(url: str) -> Path | None:
     """The file that a sqlite:// URL names; None for any other database."""
+    from pathlib import Path  # for the command line: the store works with texts
+
     scheme, _, rest = url.partition("://")
-    return _sqlite_path(rest, url) if scheme == "sqlite" else None
+    return Path(_sqlite_file(rest, url)) if scheme == "sqlite" else None
 
 
-def _sqlite_path(rest: str, url: str) -> Path:
+def _sqlite_file(rest: str, url: str) -> str:
+    if "%" in rest:
+        from urllib.parse import unquote  # few have a reason to quote anything
+
+        rest = unquote(rest)
     # Three slashes: relative to the current directory; four: absolute.
-    if not rest.startswith("/") or rest == "/" or "\0" in unquote(rest):
+    name = rest[1:].rstrip("/")
+    if not rest.startswith("/") or not name or "\0" in name:
         raise UsageError(
             f"{url!r} names no file", hint="write sqlite:///app.db (this directory) or sqlite:////var/lib/app.db"
         )
-    return Path(unquote(rest[1:]))
+    return name

@@ -6,7 +6,7 @@ A `System` is the one value through which an engine meets the outside world. The
 from __future__ import annotations
 
 import asyncio
-import random
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 # The 74 free bits of a UUIDv7: a counter first, so that ids of one millisecond keep their order, then chance.
 _COUNTER_BITS: Final = 21
+_FRACTION: Final = 2.0**-53
 _CHANCE_BITS: Final = 53  # as many as one random float holds
 _COUNTER_END: Final = 1 << _COUNTER_BITS
 # Starting in the lower half leaves room for a million ids before the next millisecond has to be borrowed.
@@ -62,10 +63,11 @@ class RealClock:
 class SystemRandomness:
     """Randomness from the operating system: `random.seed` in user code and a fork leave it alone."""
 
-    __slots__ = ("random",)
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.random: Callable[[], float] = random.SystemRandom().random
+    def random(self) -> float:
+        """From 0 to below 1, as `random.SystemRandom` gives it, whose module is large and else of no use here."""
+        return (int.from_bytes(os.urandom(7)) >> 3) * _FRACTION
 
 
 class RealIds:

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 _IN_MODIFY = 0x2
 _EVENTS_BYTES = 4096
@@ -20,7 +19,7 @@ _EVENTS_BYTES = 4096
 class FileBell:
     """Rings by writing to a small file, and listens to who writes to it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
         self._ear: int | None = None
         self._writer: int | None = None

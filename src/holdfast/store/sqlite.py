@@ -17,7 +17,6 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -75,7 +74,7 @@ class SqliteStore:
 
     def __init__(
         self,
-        path: Path,
+        path: str,
         *,
         clock: Clock,
         inline: StatementExecutor,
@@ -83,8 +82,8 @@ class SqliteStore:
         sleep: Callable[[float], None],
         timeout_seconds: float = 30.0,
     ) -> None:
-        self.path = path = path.absolute()  # the program may change its directory while the engine is open
-        self._file = str(path)  # looked at with every write
+        # The program may change its directory while the engine is open.
+        self.path = path = os.path.join(os.getcwd(), path)
         self._clock = clock
         self._inline = inline
         self._threaded = threaded
@@ -92,10 +91,10 @@ class SqliteStore:
         self._timeout = timeout_seconds
         self._sql = statements("sqlite")
         self._listing = Listing("sqlite")
-        self._lock = FileLock(path.with_name(f"{path.name}-holdfast-lock"))
+        self._lock = FileLock(f"{path}-holdfast-lock")
         self._worker_locks = WorkerLocks(path)
         self._bell = FileBell(self._lock.path)
-        self._log_room = LogRoom(self._file)
+        self._log_room = LogRoom(self.path)
         self._mutex = asyncio.Lock()
         self._db: sqlite3.Connection | None = None
         self._inode = 0
@@ -123,7 +122,7 @@ class SqliteStore:
             self._configure(self._db)
 
     def _connect(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
         return sqlite3.connect(
             self.path,
             isolation_level=None,
@@ -221,7 +220,7 @@ class SqliteStore:
     def _check_in_place(self) -> None:
         """A file that was deleted or replaced would still take writes, and nobody could ever read them."""
         try:
-            inode = os.stat(self._file).st_ino
+            inode = os.stat(self.path).st_ino
         except FileNotFoundError:
             inode = 0
         if inode != self._inode:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 from holdfast.core.errors import StoreUnavailable
@@ -33,7 +33,7 @@ LONGEST_ID = 100
 class FileLock:
     """An exclusive lock on a small file that is created when needed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         self._fd: int | None = None
 
@@ -83,12 +83,12 @@ class FileLock:
 class WorkerLocks:
     """The proof of life of workers: one locked file each."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: str) -> None:
         self._database = database
         self._mine: dict[str, FileLock] = {}
 
-    def _path(self, worker: str) -> Path:
-        return self._database.with_name(f"{self._database.name}-worker-{worker}")
+    def _path(self, worker: str) -> str:
+        return f"{self._database}-worker-{worker}"
 
     def hold(self, worker: str) -> bool:
         """Lock the worker's file for the rest of its life. False where that proves nothing."""
@@ -101,12 +101,12 @@ class WorkerLocks:
     def release(self, worker: str) -> None:
         lock = self._mine.pop(worker, None)
         if lock is not None:
-            lock.path.unlink(missing_ok=True)
+            _remove(lock.path)
             lock.close()
 
     def is_dead(self, worker: str) -> bool:
         """True only if the file is there and nobody holds it."""
-        if not PROVABLE or worker in self._mine or not _is_plain(worker) or not self._path(worker).exists():
+        if not PROVABLE or worker in self._mine or not _is_plain(worker) or not os.path.exists(self._path(worker)):
             return False
         probe = FileLock(self._path(worker))
         try:
@@ -117,12 +117,17 @@ class WorkerLocks:
     def forget(self, worker: str) -> None:
         """Remove the file of a worker that is gone."""
         if worker not in self._mine and _is_plain(worker):
-            self._path(worker).unlink(missing_ok=True)
+            _remove(self._path(worker))
 
     def abandon(self) -> None:
         for lock in self._mine.values():
             lock.close()
         self._mine.clear()
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _is_plain(worker: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 
 from holdfast.core import failpoints
 from holdfast.core.errors import NotOurDatabase, StoreError, StoreUnavailable
@@ -14,7 +13,7 @@ from holdfast.store.statements import OUR_TABLES, Migration, check_applied, migr
 OLDEST_SQLITE = (3, 40, 0)
 
 
-def check_database(db: sqlite3.Connection, path: Path) -> None:
+def check_database(db: sqlite3.Connection, path: str) -> None:
     """Refuse a file that is somebody else's, or that newer code has migrated."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StoreUnavailable(
@@ -100,7 +99,7 @@ class translate:
 
     __slots__ = ("_path",)
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
 
     def __enter__(self) -> None:
@@ -119,7 +118,7 @@ class translate:
             ) from error
 
 
-def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | Conflict:
+def explain(error: sqlite3.DatabaseError, path: str) -> StoreError | Conflict:
     text = str(error)
     if "locked" in text or "busy" in text:
         return StoreUnavailable(

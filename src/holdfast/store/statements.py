@@ -8,10 +8,10 @@ substituted, and never anything that came from outside.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.core.errors import NotOurDatabase, SchemaTooNew
@@ -92,7 +92,7 @@ def _expand(sql: str) -> str:
 def _text(*place: str) -> str:
     """A file beside this module, wherever that was loaded from. `importlib.resources` would take 6 ms to import."""
     loader: Any = sys.modules[__name__].__spec__.loader  # type: ignore[union-attr]
-    data: bytes = loader.get_data(str(Path(__file__).parent.joinpath(*place)))
+    data: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), *place))
     return data.decode().replace("\r\n", "\n")  # a checksum must not depend on how files were checked out
 
 
