@@ -57,7 +57,6 @@ _HOMES = {
     "holdfast.core.graph": ("Graph",),
     "holdfast.core.retry": ("Retry",),
     "holdfast.core.settings": ("Settings",),
-    "holdfast.deciding": ("InstanceSnapshot",),
     "holdfast.emitters": ("emitters",),
     "holdfast.engine": ("Engine",),
     "holdfast.graph_diff": ("RunDiff", "StepDifference"),
@@ -65,6 +64,7 @@ _HOMES = {
         *("Checkpoint", "Interrupt", "RecordedIO", "SchedulerMetrics", "SchedulerState", "WorkItem"),
     ),
     "holdfast.graph_replay": ("Difference", "ReplayReport"),
+    "holdfast.instance_documents": ("InstanceSnapshot",),
     "holdfast.script": ("run",),
     "holdfast.handle": ("Handle",),
 }
@@ -201,7 +201,6 @@ if TYPE_CHECKING:
     from holdfast.core.graph import Graph
     from holdfast.core.retry import Retry
     from holdfast.core.settings import Settings
-    from holdfast.deciding import InstanceSnapshot
     from holdfast.engine import Engine
     from holdfast.graph_diff import RunDiff, StepDifference
     from holdfast.graph_documents import (
@@ -214,6 +213,7 @@ if TYPE_CHECKING:
     )
     from holdfast.graph_replay import Difference, ReplayReport
     from holdfast.handle import Handle
+    from holdfast.instance_documents import InstanceSnapshot
     from holdfast.script import run
 
 

@@ -28,13 +28,13 @@ from holdfast.core.rows import Hold, Wait
 from holdfast.core.settings import Settings
 from holdfast.dag_reading import AncestryReport
 from holdfast.dead_letters import DeadLetter
-from holdfast.deciding import Instance, InstanceSnapshot, ObservedInput, Transition
 from holdfast.engine import Engine
 from holdfast.explain import Explanation
 from holdfast.graph_diff import RunDiff
 from holdfast.graph_documents import Checkpoint, Interrupt, RecordedIO, SchedulerState
 from holdfast.graph_replay import ReplayReport
 from holdfast.handle import Handle, HistoryEntry, NodeState, StepExecution
+from holdfast.instance_documents import Instance, InstanceSnapshot, ObservedInput, Transition
 from holdfast.listing import Runs
 from holdfast.operating import EngineStats
 from holdfast.projecting import ProjectionInfo

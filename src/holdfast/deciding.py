@@ -13,28 +13,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.authoring.decider_code import BoundDecider, RoutedInput, refuse_instance
-from holdfast.authoring.deciders import Decider
-from holdfast.authoring.durations import instant, instant_us
-from holdfast.authoring.recorded import Recorded
-from holdfast.authoring.state_machine import StateInfo, StateMachine
-from holdfast.core.codec import decode_error
+from holdfast.authoring.durations import instant_us
 from holdfast.core.decider_operations import DECIDER, EnqueueInput, Executed, ExecuteInput, ForgetSnapshot
 from holdfast.core.errors import UnknownWorkflow, UsageError
 from holdfast.core.operations import Changed, Offer
 from holdfast.core.queries import AllWork, ObservationsOf, StreamAfter
-from holdfast.core.rows import EFFECT, OPEN_WORK, TIMER, Fact, Observation, Run, Work
+from holdfast.core.rows import Fact, Observation, Run, Work
 from holdfast.engine_parts import EnginePart
 from holdfast.joining import execute_in
-from holdfast.models.decider import timer_key
 from holdfast.models.folding import Folded, own
 from holdfast.runtime.folds import folded_now, folded_up_to, submit
 from holdfast.runtime.instances import run_of_instance
 from holdfast.start_options import checked_text
 from holdfast.store.contract import FindRuns
 
+# The modules of deciders themselves are imported by the verbs that need them: every engine has these verbs, and few
+# programs have deciders.
 if TYPE_CHECKING:
+    from holdfast.authoring.decider_code import BoundDecider, RoutedInput
+    from holdfast.authoring.deciders import Decider
+    from holdfast.authoring.recorded import Recorded
+    from holdfast.authoring.state_machine import StateMachine
     from holdfast.engine import Engine
+    from holdfast.instance_documents import Instance, InstanceSnapshot, ObservedInput, Transition
     from holdfast.runtime.worker import Worker
 
 log = logging.getLogger("holdfast.deciders")
@@ -45,86 +46,6 @@ E = TypeVar("E")
 F = TypeVar("F")
 PAGE = 1_000
 LOOKS = 50  # at an instance that never stands still
-
-
-class PendingEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """An effect that has not been carried out, or was given up (`dead`)."""
-
-    id: str
-    type: str
-    status: str
-    attempt: int
-    due: datetime
-    error: str | None = None
-
-
-class PendingTimer(msgspec.Struct, frozen=True, kw_only=True):
-    """An input that will be given later, or was given up (`dead`)."""
-
-    key: str | None
-    type: str
-    status: str
-    due: datetime
-    failures: int = 0
-    error: str | None = None
-
-
-class ObservedInput(msgspec.Struct, frozen=True, kw_only=True):
-    """That an instance was given an input, and what came of it: applied, ignored or a duplicate."""
-
-    number: int
-    type: str
-    at: datetime
-    source: str
-    outcome: str
-    command_id: str | None = None
-    before: str | None = None
-    after: str | None = None
-    payload: Any = None
-
-
-class Transition(msgspec.Struct, frozen=True, kw_only=True):
-    """A way that instances were seen to take, and how often."""
-
-    before: str | None
-    input: str
-    after: str | None
-    count: int
-
-
-class InstanceSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of an instance at one moment."""
-
-    run_id: str
-    workflow: str
-    workflow_id: str
-    status: str  # of its run: running, completed, paused, cancelled
-    state: Any
-    view: StateInfo
-    sequence: int
-    effects: tuple[PendingEffect, ...]
-    timers: tuple[PendingTimer, ...]
-    inbox: int
-    observations: tuple[ObservedInput, ...] = ()
-
-    @property
-    def terminal(self) -> bool:
-        return bool(self.view.terminal)
-
-
-class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance in a listing."""
-
-    run_id: str
-    workflow: str
-    workflow_id: str
-    status: str
-    events: int
-    effects: int
-    inbox: int
-    dead: int
-    created: datetime
-    updated: datetime
 
 
 class Deciding(EnginePart):
@@ -209,6 +130,8 @@ class Deciding(EnginePart):
             raise UnknownWorkflow(
                 f"{code.name} has no instance {workflow_id!r}", hint="an instance begins with its first input"
             )
+        from holdfast.instance_documents import InstanceSnapshot, observed_input, pending_effects, pending_timers
+
         run, folded, work, observed = await _one_moment(self._engine, run, code)
         return InstanceSnapshot(
             run_id=run.id,
@@ -221,7 +144,7 @@ class Deciding(EnginePart):
             effects=pending_effects(work),
             timers=pending_timers(work),
             inbox=run.mailbox,
-            observations=tuple([_observed(self._engine, row) for row in observed]),
+            observations=tuple([observed_input(row, self._engine.codecs) for row in observed]),
         )
 
     async def instances(
@@ -234,26 +157,31 @@ class Deciding(EnginePart):
         after: str | None = None,
     ) -> list[Instance]:
         """Instances of a decider; `after` is the run_id of the last one of the page before."""
+        from holdfast.instance_documents import listed_instance
+
         code = code_for(self._engine, decider)
         found: list[Run] = []
         for name in code.definition.cls.__holdfast__.names:
             wanted = () if status is None else (checked_text(status, "status"),)
             found += await self._engine.store.find(FindRuns(workflow=name, status=wanted, limit=limit, after=after))
         found.sort(key=lambda run: run.id, reverse=True)  # one order over all names, or `after` would pass some over
-        return [_instance(run) for run in found[:limit] if run.model == DECIDER]
+        return [listed_instance(run) for run in found[:limit] if run.model == DECIDER]
 
     async def observations(self, decider: type[Decider[S, I, E, F]] | str, workflow_id: str, /) -> list[ObservedInput]:
         """The inputs that an instance was given, as far as `observe_inputs` kept them."""
         code = code_for(self._engine, decider)
         run = await _find_instance(self._engine, code, workflow_id)
-        return (
-            []
-            if run is None
-            else [_observed(self._engine, row) for row in await self._engine.store.rows(ObservationsOf(run.id))]
-        )
+        if run is None:
+            return []
+        from holdfast.instance_documents import observed_input
+
+        rows: list[Observation] = await self._engine.store.rows(ObservationsOf(run.id))
+        return [observed_input(row, self._engine.codecs) for row in rows]
 
     async def transitions(self, decider: type[Decider[S, I, E, F]] | str, /) -> list[Transition]:
         """Which ways instances were seen to take, and how often; needs `observe_inputs`."""
+        from holdfast.instance_documents import Transition
+
         code = code_for(self._engine, decider)
         seen: dict[tuple[str | None, str, str | None], int] = {}
         for name in code.definition.cls.__holdfast__.names:
@@ -264,6 +192,8 @@ class Deciding(EnginePart):
 
     async def observed_state_machine(self, decider: type[Decider[S, I, E, F]] | str, /) -> StateMachine:
         """The state machine that instances were seen to be, to be drawn with .mermaid() and .dot()."""
+        from holdfast.authoring.state_machine import StateMachine
+
         code = code_for(self._engine, decider)
         rows = [
             (each.before, each.input, each.after or "?", each.count)
@@ -289,6 +219,8 @@ def code_for(engine: Engine, decider: type[Decider[Any, Any, Any, Any]] | str) -
             found = engine.registry.startable(decider)  # UnknownWorkflow, with the nearest names
             raise UsageError(f"{decider} is no decider but {found!r:.80}", hint="start it with engine.start")
         return code
+    from holdfast.authoring.decider_code import refuse_instance
+
     refuse_instance(decider)
     if not hasattr(decider, "__decider__"):
         raise UsageError(f"{decider!r:.80} is no decider", hint="give a subclass of hf.Decider, or its name")
@@ -436,79 +368,3 @@ def _checked_at(at: int | datetime | None, length: int, whose: str) -> None:
             f"{whose} has no event {at}: it has {length or 'none'} so far",
             hint=f"give at=0 to {length}, or leave it out for the state of now",
         )
-
-
-def pending_effects(work: list[Work]) -> tuple[PendingEffect, ...]:
-    """Effects that are not done, in the order in which they were asked for."""
-    latest = {item.node: item for item in work if item.kind == EFFECT}
-    waiting = [item for item in latest.values() if item.status in OPEN_WORK or item.status == "dead"]
-    return tuple(
-        PendingEffect(
-            id=item.node,
-            type=item.name.rpartition(".")[2],
-            status=item.status,
-            attempt=item.attempt,
-            due=instant(item.due),
-            error=error_text(item.error),
-        )
-        for item in sorted(waiting, key=lambda item: (item.created, item.node))
-    )
-
-
-def pending_timers(work: list[Work]) -> tuple[PendingTimer, ...]:
-    """Timers that are set, the earliest first."""
-    waiting = [item for item in work if item.kind == TIMER and (item.status in OPEN_WORK or item.status == "dead")]
-    return tuple(
-        PendingTimer(
-            key=timer_key(item.node),
-            type=item.name.rpartition(":")[2],
-            status=item.status,
-            due=instant(item.due),
-            failures=item.failures,
-            error=error_text(item.error),
-        )
-        for item in sorted(waiting, key=lambda item: (item.due, item.node))
-    )
-
-
-def error_text(error: bytes | None) -> str | None:
-    if error is None:
-        return None
-    record = decode_error(error)
-    return f"{record.type}: {record.message}"
-
-
-async def _observations(engine: Engine, run: Run) -> list[ObservedInput]:
-    return [_observed(engine, row) for row in await engine.store.rows(ObservationsOf(run.id))]
-
-
-def _observed(engine: Engine, row: Observation) -> ObservedInput:
-    payload = None
-    if row.payload is not None:
-        payload = engine.codecs.decode(row.payload, where=f"input {row.number} of run {row.run}", codec=row.codec)
-    return ObservedInput(
-        number=row.number,
-        type=row.type,
-        at=instant(row.at),
-        source=row.source,
-        outcome=row.outcome,
-        command_id=row.command,
-        before=row.before,
-        after=row.after,
-        payload=payload,
-    )
-
-
-def _instance(run: Run) -> Instance:
-    return Instance(
-        run_id=run.id,
-        workflow=run.workflow,
-        workflow_id=run.key or "",
-        status=run.status,
-        events=run.base,
-        effects=run.remaining,
-        inbox=run.mailbox,
-        dead=run.gave_up,
-        created=instant(run.created),
-        updated=instant(run.updated),
-    )

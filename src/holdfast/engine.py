@@ -21,10 +21,7 @@ import msgspec
 
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.context import current, is_running
-from holdfast.authoring.dag_builder import BuiltDag
-from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag
-from holdfast.authoring.events import Event
 from holdfast.authoring.registry import Registry, default_registry
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
@@ -55,7 +52,6 @@ from holdfast.runtime.system import System, real_system
 from holdfast.runtime.unserved import UnservedQueues
 from holdfast.runtime.watch import Watch
 from holdfast.sending import broadcast_operation, send_operation
-from holdfast.settling import settle
 from holdfast.start_options import (
     Identified,
     StartOptions,
@@ -67,6 +63,9 @@ from holdfast.start_options import (
 from holdfast.store.contract import Store
 
 if TYPE_CHECKING:
+    from holdfast.authoring.dag_builder import BuiltDag
+    from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
+    from holdfast.authoring.events import Event
     from holdfast.authoring.state_graphs import StateGraph
     from holdfast.blocking import BlockingEngine
     from holdfast.emitters import Emitter
@@ -482,6 +481,8 @@ class Engine(Deciding, Projecting, Operating):
 
     async def settle(self, *, timeout: float | None = None) -> None:
         """Return when nothing is due and nothing is running. What waits for an event, a time or a person waits on."""
+        from holdfast.settling import settle  # of use to tests and scripts
+
         await settle(self, timeout)
 
     async def run_worker(

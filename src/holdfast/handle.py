@@ -14,7 +14,7 @@ from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
 from holdfast.core import failpoints
 from holdfast.core.codec import ErrorRecord, decode_error, decode_stored_result, unlabelled
-from holdfast.core.dag_document import document, frozen, parse_document, stored_nodes
+from holdfast.core.dag_document import document, frozen, stored_nodes
 from holdfast.core.errors import (
     DagError,
     HoldfastError,
@@ -384,6 +384,8 @@ class Handle(Generic[R]):
         Refused unless it is a valid DAG that keeps every node that has completed or is running, names jobs that
         are known here or were in the graph before, and was exported from the graph as it is now.
         """
+        from holdfast.core.dag_document_reading import parse_document
+
         graph, exported_from = parse_document(text)
         row = await self._row()
         before = await self.load_graph()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.authoring.events import Event, as_event
 from holdfast.authoring.registry import Registry
 from holdfast.core.codec import Codecs
 from holdfast.core.function_operations import BroadcastEvent, SendEvent
 from holdfast.start_options import Identified, checked_text
+
+if TYPE_CHECKING:
+    from holdfast.authoring.events import Event
 
 
 def send_operation(
@@ -22,6 +24,8 @@ def send_operation(
     limit: int,
 ) -> SendEvent:
     """The send as data; PayloadRefused if the payload does not have the event's type."""
+    from holdfast.authoring.events import as_event  # for those who have events
+
     made = as_event("engine.send", event, registry)
     encoded = made.encode(payload, limit=limit, codecs=codecs)
     return SendEvent(
@@ -45,6 +49,8 @@ def broadcast_operation(
     codecs: Codecs,
     limit: int,
 ) -> BroadcastEvent:
+    from holdfast.authoring.events import as_event  # for those who have events
+
     made = as_event("engine.broadcast", event, registry)
     encoded = made.encode(payload, limit=limit, codecs=codecs)
     return BroadcastEvent(

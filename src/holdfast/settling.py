@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from holdfast.authoring.context import current, is_running
 from holdfast.authoring.function_calls import running_function
@@ -23,8 +24,7 @@ LOOK_AGAIN_SECONDS = 0.05  # for what other processes do; commits of this one te
 LIMIT = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Moving:
+class Moving(msgspec.Struct, frozen=True):
     """What is due or running now. `unserved`: no live worker serves its queue or knows its name."""
 
     running: tuple[Work, ...] = ()

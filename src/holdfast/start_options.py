@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Protocol, TypedDict
+
+import msgspec
 
 from holdfast.authoring.startable import StartSpec
 from holdfast.core.errors import UsageError
@@ -128,7 +129,7 @@ def _checked_tags(tags: Mapping[str, str] | None) -> str:
     for name, value in tags.items():
         checked_text(name, "a tag's name")
         checked_text(value, f"the value of tag {name}")
-    return json.dumps(dict(sorted(tags.items())), ensure_ascii=False, separators=(",", ":"))
+    return msgspec.json.encode(dict(sorted(tags.items()))).decode()
 
 
 def microseconds(at: object) -> int:

@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "graph_reading",
         "graph_replay",
         "graph_steps",
+        "instance_documents",
         "joining",
         "listing",
         "querying",

@@ -16,7 +16,8 @@ from holdfast.authoring.actions import action
 from holdfast.authoring.dag_builder import BuiltDag, BuiltNode, DagBuilder
 from holdfast.authoring.dag_nodes import PREVIOUS
 from holdfast.authoring.registry import Registry
-from holdfast.core.dag_document import frozen, graph_of_nodes, parse_document
+from holdfast.core.dag_document import frozen, graph_of_nodes
+from holdfast.core.dag_document_reading import parse_document
 from holdfast.core.errors import DagError, PayloadRefused, PayloadTooLarge, UsageError
 from holdfast.core.graph import MAX_NODES
 from holdfast.core.retry import Retry

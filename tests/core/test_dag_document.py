@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from holdfast.core import dag_document
-from holdfast.core.dag_document import document, frozen, graph_of_nodes, parse_document, stored_nodes
+from holdfast.core import dag_document, dag_document_reading
+from holdfast.core.codec import DEFAULT_CODECS
+from holdfast.core.dag_document import document, frozen, graph_of_nodes, stored_nodes
+from holdfast.core.dag_document_reading import parse_document
 from holdfast.core.errors import DagError, UsageError
 from holdfast.core.graph import MAX_NODES, Graph, Node, NodePolicy
 from holdfast.core.retry import Retry
@@ -92,7 +94,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     for number in range(draw(st.integers(1, 6))):
         job = draw(st.booleans())
         keywords = draw(st.dictionaries(st.text("xyz", min_size=1, max_size=2), JSON_VALUES, max_size=3))
-        encoded = dag_document.DEFAULT_CODECS.encode([[], keywords], where="a test").data
+        encoded = DEFAULT_CODECS.encode([[], keywords], where="a test").data
         nodes.append(
             Node(
                 id=f"n_{number}",
@@ -167,6 +169,7 @@ def test_a_damaged_stored_graph_says_so() -> None:
 
 def test_a_definition_over_the_limit_is_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dag_document, "MAX_DEFINITION_BYTES", 100)
+    monkeypatch.setattr(dag_document_reading, "MAX_DEFINITION_BYTES", 100)
     with pytest.raises(DagError, match=r"the definition of 3 nodes has \d+ bytes, and at most 100"):
         stored_nodes(frozen(order()))
     with pytest.raises(DagError, match=r"the DAG document has \d+ bytes, and at most 100"):

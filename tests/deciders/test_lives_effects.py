@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import holdfast as hf
-from holdfast.deciding import InstanceSnapshot, PendingEffect
+from holdfast.instance_documents import InstanceSnapshot, PendingEffect
 from tests.deciders.conftest import DEADLINE_SECONDS, Stage
 from tests.deciders.orders import Act, Errand, PuppetInput, Reply, Spoke, World, always_fail, reply
 from tests.worker.support import assert_sound, until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import holdfast as hf
-from holdfast.deciding import PendingTimer
+from holdfast.instance_documents import PendingTimer
 from tests.deciders.conftest import Stage
 from tests.deciders.orders import Act, Alarm, Ring, World
 from tests.worker.support import assert_sound

@@ -14,8 +14,10 @@ import enum
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, ParamSpec, Protocol, TypeVar, cast, overload
+
+import msgspec
 
 from holdfast.authoring.context import entered, is_running, require_transaction, stand_in_context
 from holdfast.authoring.function_calls import ActionCall, Call, running_function
@@ -60,7 +62,7 @@ def overridden(
         changes["timeout_seconds"] = validated_timeout(timeout, owner)
     if queue is not UNSET:
         changes["queue"] = queue if queue is None else validated_name(queue, f"the queue of {owner}")
-    return replace(policy, **changes) if changes else policy
+    return msgspec.structs.replace(policy, **changes) if changes else policy
 
 
 @dataclass(frozen=True, slots=True)

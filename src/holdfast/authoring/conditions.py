@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, overload
-
-import msgspec
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.durations import instant, instant_us, span_us
+from holdfast.authoring.function_calls import PayloadType, Wait
 from holdfast.authoring.registry import validated_name
-from holdfast.core.codec import DEFAULT_CODECS, CallCodec, Codecs
+from holdfast.core.codec import CallCodec
 from holdfast.core.errors import UsageError
-from holdfast.core.ids import hashed
 
 __all__ = [
     "After",
@@ -50,7 +48,6 @@ U = TypeVar("U")
 V = TypeVar("V")
 W = TypeVar("W")
 
-LONGEST_NAME = 200
 WAITABLE = "an hf.event or its name, hf.after(…), hf.at(…), hf.ended(run), hf.any_of(…) or hf.all_of(…)"
 
 
@@ -93,15 +90,6 @@ class RunEnded(Generic[T_co]):
 
 
 # --- conditions --------------------------------------------------------------------------------------------------
-
-
-class PayloadType(Protocol):
-    """What knows the payloads of an event: an hf.Event."""
-
-    @property
-    def name(self) -> str: ...
-
-    def decode(self, data: bytes, codec: str | None = None, *, codecs: Codecs = ...) -> Any: ...
 
 
 class WaitParts:
@@ -354,76 +342,6 @@ def _any_of(conditions: Sequence[object]) -> AnyOf[Any]:
 
 
 # --- the request -------------------------------------------------------------------------------------------------
-
-
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """A wait as a run records it: for the first of these events, ends of runs, or the deadline.
-
-    The digest covers the conditions as they were written, so `after(days=2)` is the same whenever it begins; their
-    order means nothing.
-    """
-
-    kind: ClassVar[str] = "wait"
-
-    events: tuple[str, ...]
-    runs: tuple[str, ...]
-    until_us: int | None
-    shown: tuple[str, ...]
-    payloads: dict[str, PayloadType]
-    results: dict[str, CallCodec]
-
-    @property
-    def name(self) -> str:
-        """What is waited for, for people and for the comparison on replay."""
-        text = f"wait_for({' | '.join(self.shown)})"
-        return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
-
-    def digest(self) -> str:
-        """Equal for equal conditions, in every process."""
-        return hashed("wait", *self.shown)
-
-    # What the wait gives, from what was stored about its winner.
-
-    def received(
-        self,
-        event: str,
-        data: bytes,
-        codec: str | None = None,
-        *,
-        id: str = "",
-        at_us: int | None = None,
-        codecs: Codecs = DEFAULT_CODECS,
-    ) -> Received[Any]:
-        """An event won. PayloadRefused if its payload does not have the type that this process expects."""
-        payload = self.payloads.get(event)
-        if payload is not None:
-            value = payload.decode(data, codec, codecs=codecs)
-        else:
-            value = codecs.decode(data, where=f"the payload of event {event}", codec=codec)
-        return Received(value, event, id, None if at_us is None else instant(at_us))
-
-    def time_reached(self) -> TimeReached:
-        """The deadline won."""
-        if self.until_us is None:
-            raise UsageError(f"{self.name} has no deadline", hint="report this: a timer was delivered to another wait")
-        return TimeReached(instant(self.until_us))
-
-    def run_ended(
-        self,
-        run_id: str,
-        status: str,
-        data: bytes | None = None,
-        codec: str | None = None,
-        *,
-        codecs: Codecs = DEFAULT_CODECS,
-    ) -> RunEnded[Any]:
-        """The end of a run won. `data` is its result, if it has one."""
-        if data is None:
-            return RunEnded(run_id, status)
-        known = self.results.get(run_id)
-        if known is not None:
-            return RunEnded(run_id, status, known.decode_result(data, codec, codecs=codecs))
-        return RunEnded(run_id, status, codecs.decode(data, where=f"the result of run {run_id}", codec=codec))
 
 
 def make_wait(conditions: Sequence[Condition[Any]], now_us: int, known: Mapping[str, PayloadType]) -> Wait:

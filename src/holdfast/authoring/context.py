@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Never, Protocol
 
 import msgspec
 
-from holdfast.authoring.conditions import Identified, checked_run_id
 from holdfast.authoring.flow_control import (
     CancelThisRun,
     FinishThisRun,
@@ -31,6 +30,7 @@ from holdfast.core.errors import UsageError
 from holdfast.core.ids import idempotency_key
 
 if TYPE_CHECKING:
+    from holdfast.authoring.conditions import Identified
     from holdfast.authoring.dags import Dag
 
 __all__ = [
@@ -228,7 +228,11 @@ class Context:
 
         Now, or `after` seconds, or when another run has ended, however it did.
         """
-        runs = () if after_run is None else (checked_run_id("reattempt(after_run=…)", after_run),)
+        runs: tuple[str, ...] = ()
+        if after_run is not None:
+            from holdfast.authoring.conditions import checked_run_id  # for those who wait
+
+            runs = (checked_run_id("reattempt(after_run=…)", after_run),)
         raise ReattemptThisNode(checked_delay(after, self.node.name), self._reason(reason), runs)
 
     def finish(self, reason: str = "") -> Never:

@@ -12,7 +12,8 @@ that step. Tasks are not in the chain at all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from holdfast.authoring.actions import UNSET
 from holdfast.authoring.dag_nodes import DeclaredNode, Dependency, Previous
@@ -22,8 +23,7 @@ from holdfast.core.graph import known_names
 __all__ = ["ResolvedNode", "chain_of", "resolved"]
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedNode:
+class ResolvedNode(msgspec.Struct, frozen=True):
     """A declared node with its final name and the names of what it waits for."""
 
     name: str

@@ -37,8 +37,7 @@ def own_annotations(cls: type) -> Mapping[str, Any]:
     return inspect.get_annotations(cls)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Default:
+class Default(msgspec.Struct, frozen=True):
     """What a field holds when nothing is given: made anew for every instance."""
 
     make: Callable[[], Any]

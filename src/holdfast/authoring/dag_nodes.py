@@ -11,8 +11,10 @@ import enum
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, overload
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.authoring.actions import UNSET, Action, Unset, check_function, check_transactional, overridden
 from holdfast.authoring.context import entered, is_running, require_transaction, stand_in_context
@@ -45,8 +47,7 @@ class Previous(enum.Enum):
 PREVIOUS: Final = Previous.PREVIOUS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     """What one `step` or `task` said, and nothing that it did not say."""
 
     kind: Kind
@@ -63,7 +64,7 @@ class Declaration:
     cancel_if: tuple[Condition, ...] | Unset = UNSET
     depends_on_run: tuple[Condition, ...] | Unset = UNSET
     job: Action[..., Any] | None = None
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = {}
 
     def policy(self, owner: str) -> NodePolicy:
         """The job's own policy, or the default, with what was said here on top."""

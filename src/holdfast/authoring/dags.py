@@ -408,7 +408,7 @@ def _overridden(cls: type[Dag], attribute: str, value: object, earlier: Declared
             f"{attribute!r} is a {earlier.declaration.kind} in a base class and a {type(value).__name__} here",
             hint="override it with a method, or use another attribute",
         )
-    declaration = dataclasses.replace(earlier.declaration, job=None, args={})
+    declaration = msgspec.structs.replace(earlier.declaration, job=None, args={})
     check_method(value, declaration, f"@hf.{declaration.kind}")
     node: MethodNode[Any, Any] = MethodNode(value, declaration)
     node.attribute = attribute

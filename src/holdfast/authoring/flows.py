@@ -13,13 +13,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.actions import Bound, check_function
-from holdfast.authoring.events import Event
 from holdfast.authoring.pure import Pure
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import CallCodec
 from holdfast.core.errors import MissingJob, UsageError
 
 if TYPE_CHECKING:
+    from holdfast.authoring.events import Event
     from holdfast.authoring.flow_compiler import Compiled
     from holdfast.authoring.flow_source import FlowSource
     from holdfast.core.flow_graph import FlowGraph
@@ -66,6 +66,8 @@ class FlowEnvironment:
 
     def event_named(self, name: str) -> Event[Any] | None:
         """The event of this name that the flow's source waits for, if it names it as an object."""
+        from holdfast.authoring.events import Event  # for those who have events
+
         for found in self._references.values():
             if isinstance(found, Event) and found.name == name:
                 return found

@@ -12,7 +12,6 @@ a call another timeout must not strand the runs that made it under the old one.
 
 from __future__ import annotations
 
-import random
 import typing
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeAlias, Typ
 
 import msgspec
 
-from holdfast.authoring.conditions import Wait
+from holdfast.authoring.durations import instant
 from holdfast.core.codec import (
     DEFAULT_CODECS,
     DEFAULT_LIMIT_BYTES,
@@ -33,10 +32,14 @@ from holdfast.core.codec import (
     Encoded,
     digest,
 )
+from holdfast.core.errors import UsageError
 from holdfast.core.ids import hashed
 
 if TYPE_CHECKING:
+    import random
+
     from holdfast.authoring.actions import Action
+    from holdfast.authoring.conditions import Received, RunEnded, TimeReached
     from holdfast.authoring.events import Event
     from holdfast.authoring.functions import Workflow
     from holdfast.authoring.registry import Registry
@@ -60,6 +63,7 @@ __all__ = [
 
 R = TypeVar("R")
 
+LONGEST_NAME = 200  # of what a wait is for
 JSON_TYPES = frozenset({dict, list, str, int, float, bool, type(None)})
 
 # What every call gives. Not Coroutine[Any, Any, R]: those two Any would make a call match several overloads of
@@ -281,6 +285,91 @@ class SideEffect(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _where(self) -> str:
         return f"the value of side effect {self.name}"
+
+
+class PayloadType(Protocol):
+    """What knows the payloads of an event: an hf.Event."""
+
+    @property
+    def name(self) -> str: ...
+
+    def decode(self, data: bytes, codec: str | None = None, *, codecs: Codecs = ...) -> Any: ...
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """A wait as a run records it: for the first of these events, ends of runs, or the deadline.
+
+    The digest covers the conditions as they were written, so `after(days=2)` is the same whenever it begins; their
+    order means nothing.
+    """
+
+    kind: ClassVar[str] = "wait"
+
+    events: tuple[str, ...]
+    runs: tuple[str, ...]
+    until_us: int | None
+    shown: tuple[str, ...]
+    payloads: dict[str, PayloadType]
+    results: dict[str, CallCodec]
+
+    @property
+    def name(self) -> str:
+        """What is waited for, for people and for the comparison on replay."""
+        text = f"wait_for({' | '.join(self.shown)})"
+        return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+
+    def digest(self) -> str:
+        """Equal for equal conditions, in every process."""
+        return hashed("wait", *self.shown)
+
+    # What the wait gives, from what was stored about its winner. The classes are loaded for those who wait.
+
+    def received(
+        self,
+        event: str,
+        data: bytes,
+        codec: str | None = None,
+        *,
+        id: str = "",
+        at_us: int | None = None,
+        codecs: Codecs = DEFAULT_CODECS,
+    ) -> Received[Any]:
+        """An event won. PayloadRefused if its payload does not have the type that this process expects."""
+        payload = self.payloads.get(event)
+        if payload is not None:
+            value = payload.decode(data, codec, codecs=codecs)
+        else:
+            value = codecs.decode(data, where=f"the payload of event {event}", codec=codec)
+        from holdfast.authoring.conditions import Received
+
+        return Received(value, event, id, None if at_us is None else instant(at_us))
+
+    def time_reached(self) -> TimeReached:
+        """The deadline won."""
+        if self.until_us is None:
+            raise UsageError(f"{self.name} has no deadline", hint="report this: a timer was delivered to another wait")
+        from holdfast.authoring.conditions import TimeReached
+
+        return TimeReached(instant(self.until_us))
+
+    def run_ended(
+        self,
+        run_id: str,
+        status: str,
+        data: bytes | None = None,
+        codec: str | None = None,
+        *,
+        codecs: Codecs = DEFAULT_CODECS,
+    ) -> RunEnded[Any]:
+        """The end of a run won. `data` is its result, if it has one."""
+        from holdfast.authoring.conditions import RunEnded
+
+        if data is None:
+            return RunEnded(run_id, status)
+        known = self.results.get(run_id)
+        if known is not None:
+            return RunEnded(run_id, status, known.decode_result(data, codec, codecs=codecs))
+        return RunEnded(run_id, status, codecs.decode(data, where=f"the result of run {run_id}", codec=codec))
 
 
 Request = ActionCall | ChildCall | ChildResult | Wait | SendCall | BroadcastCall | ExecuteCall | SideEffect

@@ -6,7 +6,6 @@ of all, is refused with the way to get one.
 
 from __future__ import annotations
 
-import random
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
@@ -16,6 +15,8 @@ from holdfast.authoring.function_calls import ActionCall, ContinueRequested, Req
 from holdfast.core.errors import UsageError
 
 if TYPE_CHECKING:
+    import random
+
     from holdfast.authoring.actions import Action
     from holdfast.authoring.functions import Workflow
     from holdfast.authoring.registry import Registry
@@ -50,7 +51,9 @@ class PlainRun:
         return uuid.uuid4()
 
     def rng(self) -> random.Random:
-        return random.Random()  # noqa: S311 - for people's dice, not for secrets
+        from random import Random  # for those who use it
+
+        return Random()  # noqa: S311 - for people's dice, not for secrets
 
     def on_rollback(self, action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._rollbacks.append(ActionCall(action, args, kwargs))

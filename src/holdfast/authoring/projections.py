@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast, overload
 
 from holdfast.authoring.context import Tx
-from holdfast.authoring.recorded import Recorded
 from holdfast.authoring.registry import Definition, Registry, validated_name
 from holdfast.core.errors import UsageError
 from holdfast.core.retry import EFFECT_RETRY, Retry
 
 if TYPE_CHECKING:
     from holdfast.authoring.deciders import Decider
+    from holdfast.authoring.recorded import Recorded
 
 __all__ = ["PREFIX", "Projection", "projection"]
 

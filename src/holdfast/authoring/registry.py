@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+import msgspec
 
 from holdfast.core.errors import MissingJob, UnknownWorkflow, UsageError
 from holdfast.core.graph import known_names
@@ -30,8 +31,7 @@ LONGEST_NAME = 255
 MAIN_MODULES = frozenset({"__main__", "__mp_main__"})
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where something was defined, for people and for telling a reload from a clash."""
 
     module: str
@@ -61,8 +61,7 @@ class Place:
         return self.file == other.file and bool(MAIN_MODULES & {self.module, other.module})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """What the registry knows of a definition: its kind, names and place."""
 
     kind: Literal["action", "workflow"]

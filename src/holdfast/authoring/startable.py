@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 import msgspec
 
 from holdfast.authoring.actions import Action, Bound
-from holdfast.authoring.dag_builder import BuiltDag, DagBuilder
-from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag, OnFailure
 from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import PYTHON, Workflow
@@ -25,6 +23,9 @@ from holdfast.core.graph import Graph, Node, NodePolicy, known_names
 from holdfast.core.state_outcomes import joined
 
 if TYPE_CHECKING:
+    from holdfast.authoring.dag_builder import BuiltDag
+    from holdfast.authoring.dag_template import DagTemplate
+    from holdfast.authoring.deciders import Decider
     from holdfast.authoring.state_graphs import StateGraph
 
 __all__ = ["StartSpec", "check_jobs", "graph_of_action", "is_state_graph", "resolve_start"]
@@ -109,6 +110,9 @@ def resolve_start(
         return _of_action(thing, args, {}, registry, limit, codecs)
     if is_state_graph(thing):
         return _of_state_graph(thing, args, registry, limit, codecs)
+    from holdfast.authoring.dag_builder import BuiltDag  # for those who build graphs at run time
+    from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
+
     if isinstance(thing, BuiltDag):
         if args:
             raise UsageError(
@@ -145,8 +149,6 @@ def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int, c
         return _of_function(found, args, {}, registry, limit, codecs)
     if isinstance(found, Action):
         return _of_action(found, args, {}, registry, limit, codecs)
-    if isinstance(found, DagTemplate):
-        return _of_template(found, args, {}, registry, limit, codecs)
     if is_state_graph(found):
         return _of_state_graph(found, args, registry, limit, codecs)
     if isinstance(found, type) and issubclass(found, Dag):
@@ -158,6 +160,10 @@ def _by_name(name: str, args: tuple[Any, ...], registry: Registry, limit: int, c
             f"{name} was started by name with {len(args)} positional arguments, but its fields have names",
             hint=f'give one mapping: engine.start({name!r}, {{"field": value}}), or start an instance',
         )
+    from holdfast.authoring.dag_template import DagTemplate
+
+    if isinstance(found, DagTemplate):
+        return _of_template(found, args, {}, registry, limit, codecs)
     raise _refusal(found)
 
 
@@ -256,6 +262,11 @@ def _of_flow(
 def is_state_graph(thing: object) -> TypeGuard[StateGraph[Any]]:
     """Without loading their module, which most programs do not need."""
     return hasattr(thing, "__state_graph__") and not isinstance(thing, type)
+
+
+def is_decider(thing: object) -> TypeGuard[type[Decider[Any, Any, Any, Any]]]:
+    """Without loading their modules, likewise."""
+    return isinstance(thing, type) and hasattr(thing, "__decider__")
 
 
 def _of_state_graph(
@@ -371,6 +382,8 @@ def _check_known(workflow: str, registry: Registry) -> None:
 
 
 def _refusal(thing: object) -> UsageError:
+    from holdfast.authoring.dag_builder import DagBuilder
+
     if hasattr(thing, "__decider__"):  # its instances begin by themselves
         decider = (thing if isinstance(thing, type) else type(thing)).__qualname__
         return UsageError(

@@ -21,7 +21,6 @@ import types
 import typing
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Union, cast, get_args, get_origin
 
 import msgspec
@@ -47,8 +46,7 @@ def unchanged(value: object) -> object:
     return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """How values of one annotation travel: `to_plain`, then any codec, which decodes to `wire`, then `from_plain`.
 
     `exact` is the one scalar type whose values need no decoding to be checked.

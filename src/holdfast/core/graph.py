@@ -19,6 +19,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import msgspec
+
 from holdfast.core.errors import DagError, UnknownNode, UsageError
 from holdfast.core.retry import ACTION_RETRY, Retry
 
@@ -80,8 +82,7 @@ def validated_timeout(seconds: object, owner: str) -> float | None:
     return float(seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePolicy:
+class NodePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How a node is run: its retries, its deadline and its queue (None: the run's own queue)."""
 
     retry: Retry = ACTION_RETRY
@@ -94,7 +95,7 @@ class NodePolicy:
                 f"retry={self.retry!r} is a {type(self.retry).__name__}, not a Retry",
                 hint="write retry=hf.Retry(attempts=3)",
             )
-        object.__setattr__(self, "timeout_seconds", validated_timeout(self.timeout_seconds, "a node"))
+        msgspec.structs.force_setattr(self, "timeout_seconds", validated_timeout(self.timeout_seconds, "a node"))
         queue: object = self.queue
         if queue is not None and (not isinstance(queue, str) or not queue):
             raise UsageError(
@@ -109,8 +110,7 @@ class NodePolicy:
 DEFAULT_POLICY = NodePolicy()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node: what it runs (a registered job, or a method of the Dag class) and after what.
 
     `args` is the job's encoded call; None means that the node takes no arguments.
@@ -130,7 +130,7 @@ class Node:
             raise DagError(f"node {self.name!r} has {given}", hint="a node runs exactly one of the two")
         # A parent named twice is one parent: it completes once, and a count of two would never be reached.
         if len(self.depends_on) > 1 and len(set(self.depends_on)) != len(self.depends_on):
-            object.__setattr__(self, "depends_on", tuple(dict.fromkeys(self.depends_on)))
+            msgspec.structs.force_setattr(self, "depends_on", tuple(dict.fromkeys(self.depends_on)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ gives the same rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
@@ -331,8 +330,7 @@ class Handed(msgspec.Struct, frozen=True, gc=False):
     run: Run
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True):
     """A call of a logger in the code of a flow, to be made when the operation has been committed."""
 
     logger: str

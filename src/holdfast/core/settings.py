@@ -7,7 +7,6 @@ argument wins. An unknown one is an error that names the nearest.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Mapping
 from datetime import timedelta
@@ -138,6 +137,8 @@ def _parsed(variable: str, text: str, kind: str) -> Any:
 
 
 def _nearest(name: str, known: Mapping[str, Any], prefix: str) -> str:
+    import difflib  # for those who made a mistake
+
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     shown = ", ".join(f"{prefix}{n.upper() if prefix else n}" for n in sorted(known))
     return (f"did you mean {prefix}{close[0].upper() if prefix else close[0]}? " if close else "") + f"known: {shown}"

@@ -11,9 +11,9 @@ waits only for parents that are not done. A node that has begun keeps going, wha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.graph import Graph, Node
@@ -37,15 +37,14 @@ from holdfast.models.delivery import wait_no_more
 from holdfast.models.machine import Handing, make_ready
 
 
-@dataclass(slots=True)
-class Reshaped:
+class Reshaped(msgspec.Struct):
     """What another graph changed for a run. Names, not ids, except in `rewired`, which verification reads."""
 
     run: Run
-    not_begun: list[str] = field(default_factory=list)  # new, or not yet reached
-    gone: list[str] = field(default_factory=list)  # completed, and not in the graph any more
-    skipped: list[str] = field(default_factory=list)  # not begun, and not in the graph any more
-    rewired: list[str] = field(default_factory=list)  # begun under other parents than it has now
+    not_begun: list[str] = msgspec.field(default_factory=list)  # new, or not yet reached
+    gone: list[str] = msgspec.field(default_factory=list)  # completed, and not in the graph any more
+    skipped: list[str] = msgspec.field(default_factory=list)  # not begun, and not in the graph any more
+    rewired: list[str] = msgspec.field(default_factory=list)  # begun under other parents than it has now
 
     @property
     def left_out(self) -> bool:

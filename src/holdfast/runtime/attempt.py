@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from holdfast.authoring.actions import Action
-from holdfast.authoring.conditions import checked_run_id
 from holdfast.authoring.context import Context, current_context, entered
 from holdfast.authoring.flow_control import (
     CancelThisRun,
@@ -330,6 +329,8 @@ class AttemptRunner:
 
     async def _check_runs(self, attempt: Attempt, invocation: Invocation, context: Context) -> None:
         """`depends_on_run`: not before these runs have completed; they hold no slot meanwhile."""
+        from holdfast.authoring.conditions import checked_run_id  # for those who wait
+
         wanted: list[str] = []
         for condition in invocation.depends_on_run:
             given = await self._asked(attempt, context, condition)

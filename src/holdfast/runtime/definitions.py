@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
-from holdfast.authoring.decider_code import BoundDecider, bound_decider
-from holdfast.authoring.deciders import Decider
 from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.projections import Projection
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.startable import graph_of_action, is_state_graph
+from holdfast.authoring.startable import graph_of_action, is_decider, is_state_graph
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs
 from holdfast.core.dag_document import frozen, graph_of_nodes, stored_nodes
 from holdfast.core.errors import HoldfastError, MissingJob
@@ -30,6 +28,8 @@ from holdfast.models.folding import Folding
 from holdfast.store.contract import CodeSeen, CodeVersion, Store, WorkerRow
 
 if TYPE_CHECKING:
+    from holdfast.authoring.decider_code import BoundDecider
+    from holdfast.authoring.deciders import Decider
     from holdfast.authoring.flow_code import BoundFlow
     from holdfast.authoring.state_code import BoundGraph
     from holdfast.core.flow_graph import FlowGraph
@@ -219,10 +219,12 @@ class RegistryDefinitions:
     def decider(self, workflow: str) -> BoundDecider | None:
         """The decider of this name, if its code is here."""
         found: object = self.registry.workflows.get(workflow)
-        if not (isinstance(found, type) and issubclass(found, Decider)):
+        if not is_decider(found):
             return None
         code = self._deciders.get(found)
         if code is None:
+            from holdfast.authoring.decider_code import bound_decider  # for those who have deciders
+
             code = self._deciders[found] = bound_decider(found, self._codecs, self._payload_limit_bytes)
         return code
 
@@ -311,7 +313,7 @@ class RegistryDefinitions:
         """For how many microseconds the command ids of which decider are kept, and how many inputs its window needs."""
         found: list[tuple[str, int, int | None]] = []
         for workflow, thing in self.registry.workflows.items():
-            if isinstance(thing, type) and issubclass(thing, Decider):
+            if is_decider(thing):
                 options = thing.__decider__.options
                 kept_us, window = options.command_retention_us, None if options.dedup is None else options.dedup.window
                 if window is None or window.seconds is None:
@@ -335,7 +337,7 @@ class RegistryDefinitions:
                 named.append(found.queue)
             elif is_state_graph(found):
                 named += [found.queue, *(node.queue for node in found.nodes.values())]
-            elif isinstance(found, type) and issubclass(found, Decider):
+            elif is_decider(found):
                 named.append(found.__decider__.options.queue)
             elif isinstance(found, type) and issubclass(found, Dag):
                 named += [node.policy.queue for node in found.compiled_dag().nodes]
@@ -377,7 +379,7 @@ class RegistryDefinitions:
             if is_state_graph(found):
                 names.add(workflow)
                 names.update(f"{workflow}.{node}" for node in found.nodes)
-            if isinstance(found, type) and issubclass(found, Decider):
+            if is_decider(found):
                 types = found.__decider__.types
                 names.add(workflow)  # its inbox
                 names.update(f"{workflow}.{effect}" for effect in types.effects.by_name)

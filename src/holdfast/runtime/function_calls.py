@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -41,12 +42,14 @@ from holdfast.core.rows import CALL, LEASED, Run, Work
 from holdfast.runtime.attempt import Attempt, AttemptRunner
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.folds import submit
-from holdfast.runtime.function_run import LiveFunction
 from holdfast.runtime.instances import run_of_instance
 from holdfast.runtime.invocation import invocation_of_call
 from holdfast.runtime.rare_lists import extended
-from holdfast.runtime.run_calls import Pending
 from holdfast.store.contract import Store
+
+if TYPE_CHECKING:
+    from holdfast.runtime.function_run import LiveFunction
+    from holdfast.runtime.run_calls import Pending
 
 Outcome = Entry | QueuedCall
 

@@ -22,7 +22,7 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.authoring.functions import PYTHON, Workflow
 from holdfast.coordinator import Commit, Coordinator
@@ -52,12 +52,13 @@ from holdfast.core.seams import Clock
 from holdfast.core.settings import Settings
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.function_calls import CallRunner, Step
-from holdfast.runtime.function_run import Ended, LiveFunction, StoredRequest
 from holdfast.runtime.rare_lists import extended
-from holdfast.runtime.run_refusals import NotDurable
 from holdfast.runtime.run_watchdog import RunWatchdog
 from holdfast.runtime.system import Within
 from holdfast.store.contract import Store
+
+if TYPE_CHECKING:
+    from holdfast.runtime.function_run import Ended, LiveFunction, StoredRequest
 
 log = logging.getLogger("holdfast.worker")
 
@@ -218,6 +219,8 @@ class FunctionDriver:
             step.add_due_timers(function, self._store.now())
             may_park = not function.running and not step.entries
             if may_park and (stuck := function.loop.stuck()) is not None:
+                from holdfast.runtime.run_refusals import NotDurable
+
                 raise NotDurable(stuck, hint="await an action, a timer, an event or another run")
             if may_park or step.has_news:
                 answer = await self._say(function, work, step, park=may_park)
@@ -392,6 +395,8 @@ async def begun(
     found = definitions.thing(name)
     if not isinstance(found, Workflow):
         raise MissingJob(f"workflow {name} is not registered here", hint="import its module in this worker")
+    from holdfast.runtime.function_run import LiveFunction  # with a loop of its own, for those who have functions
+
     function = LiveFunction(run, found, definitions.registry, codecs=codecs, now_us=at, watchdog=watchdog)
     args, kwargs = found.call.decode_call(data, codec, codecs=codecs)
     entries = _entries(row for row in rows if row.sequence > run.base)

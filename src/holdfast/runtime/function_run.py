@@ -11,7 +11,6 @@ import random
 import uuid
 from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Never
 
@@ -106,8 +105,7 @@ def _root(record: ErrorRecord | None) -> str:
     return below or record.message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How the function ended: with a result, an error, or by going on as another call."""
 
     result: bytes | None = None

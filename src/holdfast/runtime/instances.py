@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.authoring.decider_code import BoundDecider
+from typing import TYPE_CHECKING
+
 from holdfast.core.ids import instance_id
 from holdfast.store.contract import Store
+
+if TYPE_CHECKING:
+    from holdfast.authoring.decider_code import BoundDecider
 
 
 async def run_of_instance(store: Store, code: BoundDecider, key: str) -> str:

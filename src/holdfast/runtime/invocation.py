@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.context import current
 from holdfast.authoring.dags import Dag, NodeCall, callable_of, job_call
-from holdfast.authoring.decider_code import BoundDecider
-from holdfast.authoring.effect_context import EffectContext
 from holdfast.core.codec import Codecs, encode_stored_result
 from holdfast.core.codec_label import labelled
 from holdfast.core.errors import MissingJob
@@ -22,6 +20,9 @@ from holdfast.core.rows import CALL, EFFECT, Run, Work
 from holdfast.models.dag_items import is_alone
 from holdfast.models.flow_code import FLOW
 from holdfast.runtime.definitions import RegistryDefinitions
+
+if TYPE_CHECKING:
+    from holdfast.authoring.decider_code import BoundDecider
 
 NO_RESULT = b"null"
 Condition = Callable[[], Any]
@@ -141,6 +142,8 @@ def _decider(definitions: RegistryDefinitions, work: Work) -> BoundDecider:
 
 def _of_effect(code: BoundDecider, work: Work, run: Run) -> Invocation:
     """What a decider asked for; its handler may return an input for the same instance."""
+    from holdfast.authoring.effect_context import EffectContext  # for those who have deciders
+
     effect, key = code.decode_effect(work.payload or b"", work.codec), run.key or ""
     kind = type(effect).__name__
 

@@ -7,25 +7,27 @@ ends, so the rest waits for the next look.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.authoring.projections import Projection
-from holdfast.authoring.recorded import Recorded
+import msgspec
+
 from holdfast.core.errors import MissingJob
 from holdfast.core.projection_operations import EventPlace
 from holdfast.core.rows import Fact
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store
 
+if TYPE_CHECKING:
+    from holdfast.authoring.projections import Projection
+    from holdfast.authoring.recorded import Recorded
+
 PAGE = 1_000
 
 _position = attrgetter("position")
 
 
-@dataclass(frozen=True, slots=True)
-class NextEvent:
+class NextEvent(msgspec.Struct, frozen=True):
     """An event, or why it cannot be read."""
 
     fact: Fact

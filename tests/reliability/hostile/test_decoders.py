@@ -21,7 +21,8 @@ import holdfast as hf
 from holdfast.core.codec import DEFAULT_CODECS, CallCodec, decode_error, encode_error, unlabelled
 from holdfast.core.codec_formats import MSGPACK
 from holdfast.core.codec_label import labelled
-from holdfast.core.dag_document import document, frozen, graph_of_nodes, parse_document, stored_nodes
+from holdfast.core.dag_document import document, frozen, graph_of_nodes, stored_nodes
+from holdfast.core.dag_document_reading import parse_document
 from holdfast.core.flow_addresses import parse_address
 from holdfast.core.flow_graph import FlowGraph
 from holdfast.core.flow_values import decode_value

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 import holdfast as hf
 from holdfast.cli import program
-from holdfast.core.dag_document import parse_document
+from holdfast.core.dag_document_reading import parse_document
 from holdfast.core.errors import DagError
 from holdfast.core.rows import RUNS, WORK
 from holdfast.core.stored import moment
