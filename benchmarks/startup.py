@@ -30,6 +30,14 @@ def environment() -> dict[str, str]:
     made["PYTHONPYCACHEPREFIX"] = kept
     for driver in ("sqlite", "postgres"):
         subprocess.run([sys.executable, "-c", _IMPORT.format(driver=driver)], env=made, check=True)
+    # And what a worker loads, or its first result would be the time that Python takes to compile it.
+    subprocess.run(
+        [sys.executable, str(HELLO), f"sqlite:///{kept}/hello.db"],
+        env=made,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
     return made
 
 
