@@ -82,8 +82,8 @@ class SqliteStore:
         sleep: Callable[[float], None],
         timeout_seconds: float = 30.0,
     ) -> None:
-        # The program may change its directory while the engine is open.
-        self.path = path = os.path.join(os.getcwd(), path)
+        # The program may change its directory while the engine is open, or be in one that is gone.
+        self.path = path = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
         self._clock = clock
         self._inline = inline
         self._threaded = threaded
