@@ -17,7 +17,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.queries import AllWork, ValuesOf
 from holdfast.core.rows import COMPLETED, Run
 from holdfast.models.flow_code import FlowNotLoaded
-from holdfast.runtime.function_driver import another_python, outside_task, replayed
+from holdfast.runtime.function_driver import another_python, replayed
 from holdfast.store.contract import FindRuns
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ async def check_run(engine: Engine, run: Run) -> Checked:
             run=run.id, workflow=run.workflow, verdict="breaks", difference=f"{type(error).__name__}: {error}"
         )
     stuck = function.loop.stuck()
-    await outside_task(function.evict)
+    function.evict()
     if stuck is None:
         return Checked(run=run.id, workflow=run.workflow, verdict="fine", difference=another_python(run) or "")
     return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=stuck)

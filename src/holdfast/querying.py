@@ -15,10 +15,10 @@ async def answer_query(engine: Engine, run: Run, name: str) -> Any:
     """What the function exposes under this name."""
     if run.model != "function":
         raise UsageError(f"run {run.id} of {run.workflow} is no function", hint="only workflows expose anything")
-    from holdfast.runtime.function_driver import outside_task, replayed  # heavy, and only for those who ask
+    from holdfast.runtime.function_driver import replayed  # heavy, and only for those who ask
 
     function = await replayed(engine.store, engine.definitions, engine.codecs, run)
     try:
-        return await outside_task(lambda: function.query(name))
+        return function.query(name)
     finally:
-        await outside_task(function.evict)
+        function.evict()

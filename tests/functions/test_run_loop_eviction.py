@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from holdfast.runtime import run_eviction
-from holdfast.runtime.function_driver import outside_task
 from holdfast.runtime.run_calls import RESULT
 from holdfast.runtime.run_loop import Entry, RunLoop
 from holdfast.runtime.run_task import RequestFuture
@@ -364,8 +363,8 @@ def test_a_function_that_never_lets_go_neither_runs_nor_hangs_at_exit() -> None:
     assert "Exception ignored" not in done.stderr
 
 
-async def test_a_run_whose_code_has_ended_leaves_memory_anywhere() -> None:
-    """There is nothing to close, so it is no turn; while a branch of it is left, it is one and has its place."""
+async def test_a_run_leaves_memory_anywhere() -> None:
+    """If all of its code has ended there is nothing to close; else closing it is a turn, also inside a task."""
 
     async def ends() -> str:
         return "done"
@@ -375,19 +374,11 @@ async def test_a_run_whose_code_has_ended_leaves_memory_anywhere() -> None:
         await asyncio.sleep(0)
         return "done"
 
-    loops = []
-    for program in (ends, leaves_a_branch):
+    for program, over in ((ends, True), (leaves_a_branch, False)):
         loop = RunLoop("r", now_us=STARTED_US)
-        loops.append(loop)
-        await outside_task(functools.partial(loop.begin, program))
+        loop.begin(program)
         assert loop.done
-    ended, unfinished = loops
-    assert ended.over
-    ended.evict()
-    assert ended.is_closed()
-    assert ended.outcome().value == "done"
-    assert not unfinished.over
-    with pytest.raises(RuntimeError, match="was started inside"):
-        unfinished.evict()
-    await outside_task(unfinished.evict)
-    assert unfinished.outcome().value == "done"
+        assert loop.over is over
+        loop.evict()
+        assert loop.is_closed()
+        assert loop.outcome().value == "done"

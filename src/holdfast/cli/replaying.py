@@ -108,7 +108,7 @@ def _require_code(engine: Engine, row: Run) -> None:
 async def _replayed(engine: Engine, row: Run) -> tuple[str, str]:
     """The first difference, or nothing and what the code does after the last entry."""
     from holdfast.core.errors import HoldfastError
-    from holdfast.runtime.function_driver import outside_task, replayed
+    from holdfast.runtime.function_driver import replayed
 
     try:
         function = await replayed(engine.store, engine.definitions, engine.codecs, row)
@@ -119,7 +119,7 @@ async def _replayed(engine: Engine, row: Run) -> tuple[str, str]:
     try:
         return _ended(engine, row, function) if row.ended else _open(function)
     finally:
-        await outside_task(function.evict)
+        function.evict()
 
 
 def _open(function: LiveFunction) -> tuple[str, str]:

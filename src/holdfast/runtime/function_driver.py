@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.authoring.functions import PYTHON, Workflow
@@ -102,7 +102,7 @@ class FunctionDriver:
         """Take every function out of memory; a function that is merely dropped would run its `finally` blocks."""
         while self._resting:
             _, (_, function) = self._resting.popitem()
-            await outside_task(function.evict)
+            function.evict()
         self._noted.clear()
         self._watchdog.stop()
 
@@ -115,7 +115,7 @@ class FunctionDriver:
                 return
             del self._resting[run]
             self._noted.pop(run, None)
-            asyncio.get_running_loop().call_soon(function.evict)  # not here: this is a task
+            function.evict()
 
     def on_commit(self, commit: Commit) -> None:
         """Entries that somebody else of this process wrote for a function that is driven here, or rests here."""
@@ -142,41 +142,31 @@ class FunctionDriver:
         """Hold the turn until the function has ended or waits."""
         leased_at = run.entries
         while True:
-            settled = await self._drive(work, run, leased_at)
-            if settled is not None:
-                return settled
+            function: LiveFunction | None = None
+            try:
+                function = await self._resident(run)
+                self._driven[run.id] = function
+                settled = await self._go_round(function, work, run, leased_at)
+                if settled is not None:
+                    return settled
+            except Lost:
+                return Settled(verdict=STALE)
+            except (RunError, UsageError) as error:
+                log.error("run %s of %s cannot go on: %s", run.id, run.workflow, error, extra={"run": run.id})
+                return await self._fail(work, error)
+            finally:
+                self._driven.pop(run.id, None)
+                if function is not None and not function.loop.is_closed() and run.id not in self._resting:
+                    await function.stop_calls()
+                    function.evict()
             (run,) = await self._store.runs([run.id])  # it goes on as another call, in the same turn
-
-    async def _drive(self, work: Work, run: Run, leased_at: int) -> Settled | None:
-        """One function of the run; None: it went on as another."""
-        function: LiveFunction | None = None
-        try:
-            function = await self._resident(run)
-            self._driven[run.id] = function
-            return await self._go_round(function, work, run, leased_at)
-        except Lost:
-            return Settled(verdict=STALE)
-        except (RunError, UsageError) as error:
-            log.error("run %s of %s cannot go on: %s", run.id, run.workflow, error, extra={"run": run.id})
-            return await self._fail(work, error)
-        finally:
-            self._driven.pop(run.id, None)
-            if function is not None and run.id not in self._resting:
-                await self._drop(function)
-
-    async def _drop(self, function: LiveFunction) -> None:
-        if function.loop.is_closed():
-            return
-        await function.stop_calls()
-        with contextlib.suppress(RuntimeError):
-            await outside_task(function.evict)
 
     async def _resident(self, run: Run) -> LiveFunction:
         """The function with everything delivered that is recorded."""
         _, function = self._resting.pop(run.id, (0.0, None))
         noted = self._noted.pop(run.id, [])
         if function is not None and function.base != run.base:
-            await outside_task(function.evict)
+            function.evict()
             function = None
         if function is None:
             self._watchdog.start()
@@ -190,7 +180,7 @@ class FunctionDriver:
                 await catch_up(self._store, function, noted if complete else None)
             function.caught_up()
         except BaseException:
-            await outside_task(function.evict)
+            function.evict()
             raise
         return function
 
@@ -266,17 +256,15 @@ class FunctionDriver:
             due=function.next_due() if park else None,
             python=PYTHON,
         )
-        submitted = self._coordinator.submit(operation)
-        # What is called when a future is done is called outside of any task, and before those who await it go on: the
-        # entries are delivered there, without another round of the loop.
-        delivery = _Delivery(function, step)
-        submitted.add_done_callback(delivery.committed)
-        answer: Stepped = await submitted
+        answer: Stepped = await self._coordinator.submit(operation)
         if answer.verdict == STALE:
             raise Lost
-        if delivery.error is not None:
-            raise delivery.error
-        if not delivery.done and answer.last > function.known:
+        if step.opens:
+            function.set_opened(wait.address for wait in step.opens)
+        if answer.verdict == RECORDED and answer.last == function.known + len(answer.entries):
+            function.deliver(answer.entries)
+            function.known = answer.last
+        elif answer.last > function.known:
             await catch_up(self._store, function)
         if function.known - function.base >= function.long_from:
             self._warn_of_length(function)
@@ -320,10 +308,7 @@ class FunctionDriver:
         if ended.error is None or ended.cancelled:
             submitted = self._coordinator.submit(CompleteWork(**key, result=ended.result, outcome=None))
             if not function.running:  # whatever is answered, its code has nothing more to do
-                if function.over:
-                    function.evict()
-                else:
-                    submitted.add_done_callback(lambda _: _evict(function))
+                function.evict()
             settled = await submitted
             return settled
         return await self._fail(work, ended.error, ended.cause)
@@ -339,40 +324,6 @@ class FunctionDriver:
     async def _submit(self, operation: Any) -> Settled:
         settled: Settled = await self._coordinator.submit(operation)
         return settled
-
-
-def _evict(function: LiveFunction) -> None:
-    with contextlib.suppress(RuntimeError):
-        function.evict()
-
-
-class _Delivery:
-    """Delivers what a turn wrote as soon as it is committed, if the function knows all that was written before."""
-
-    __slots__ = ("_function", "_step", "done", "error")
-
-    def __init__(self, function: LiveFunction, step: Step) -> None:
-        self._function = function
-        self._step = step
-        self.done = False
-        self.error: BaseException | None = None
-
-    def committed(self, submitted: asyncio.Future[Stepped]) -> None:
-        if submitted.cancelled() or submitted.exception() is not None:
-            return
-        answer, function = submitted.result(), self._function
-        if answer.verdict != STALE and self._step.opens:
-            function.set_opened(wait.address for wait in self._step.opens)
-        if answer.verdict != RECORDED or answer.last != function.known + len(answer.entries):
-            return
-        self.done = True
-        if answer.entries:
-            try:
-                function.deliver(answer.entries)
-            except BaseException as error:
-                self.error = error
-            else:
-                function.known = answer.last
 
 
 async def begun(
@@ -404,9 +355,9 @@ async def begun(
         log.warning("run %s of %s: %s", run.id, run.workflow, other, extra={"run": run.id, "workflow": run.workflow})
     function.replay(_patches(entries), stored, behind=bool(entries))
     try:
-        await outside_task(lambda: function.begin(args, kwargs, entries))
+        function.begin(args, kwargs, entries)
     except BaseException:
-        await outside_task(function.evict)
+        function.evict()
         raise
     function.known = max(function.known, rows[-1].sequence if rows else 0)
     return function
@@ -429,7 +380,7 @@ async def catch_up(store: Store, function: LiveFunction, rows: list[History] | N
     entries = _entries(rows)
     function.learn(_patches(entries))
     last = rows[-1].sequence if rows else function.known
-    await outside_task(lambda: function.deliver(entries))
+    function.deliver(entries)
     function.known = max(function.known, last)
 
 
@@ -439,7 +390,7 @@ async def replayed(store: Store, definitions: RegistryDefinitions, codecs: Codec
     try:
         function.caught_up()
     except BaseException:
-        await outside_task(function.evict)
+        function.evict()
         raise
     return function
 
@@ -465,23 +416,4 @@ def _patches(entries: Iterable[Numbered]) -> list[str]:
     return [numbered.entry.name for numbered in entries if numbered.entry.kind == PATCH]
 
 
-async def outside_task(call: Callable[[], T]) -> T:
-    """Run it in a plain callback of the loop: a run's loop cannot be entered from inside a task."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def run() -> None:
-        try:
-            value = call()
-        except BaseException as error:
-            if not done.done():
-                done.set_exception(error)
-        else:
-            if not done.done():
-                done.set_result(value)
-
-    loop.call_soon(run)
-    return await done
-
-
-__all__ = ["FunctionDriver", "outside_task", "replayed"]
+__all__ = ["FunctionDriver", "replayed"]

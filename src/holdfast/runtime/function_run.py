@@ -231,7 +231,7 @@ class LiveFunction:
         self.given_up = tuple(address for address in stored if address not in self.loop.pending)
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], entries: Sequence[Numbered] = ()) -> None:
-        """Start the function, and let in what is recorded. Not inside a task."""
+        """Start the function, and let in what is recorded."""
         context = contextvars.copy_context()
         self._outer = _get_running_loop()
         self.loop.begin(lambda: self._main(args, kwargs), context=context)
@@ -257,7 +257,7 @@ class LiveFunction:
                 cause.add_note(f"its rollback {undo.name} failed: {type(error).__name__}: {error}")
 
     def deliver(self, entries: Sequence[Numbered]) -> None:
-        """Let entries in, one by one, in order. Not inside a task."""
+        """Let entries in, one by one, in order."""
         behind = self._behind
         for place, numbered in enumerate(entries, 1):
             # What the code does after the last entry has not been done before, unless the store says so.

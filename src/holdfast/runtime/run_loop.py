@@ -24,8 +24,8 @@ What can go wrong, and where it is told:
 - It waits for what nothing durable can complete: `stuck()` names the lines.
 - It blocks: run_watchdog.py. It is to leave memory: `evict()`, and never just `del` (run_eviction.py).
 
-A turn (`begin`, `deliver`, `evict`) must run in a plain callback of the outer loop, not in a task: asyncio has one
-current task a thread, and a step of ours inside a step of theirs fails silently on some versions.
+A turn (`begin`, `deliver`, `evict`) may run inside a task of the outer loop, which is not the current one meanwhile:
+asyncio has one current task a thread, and a step of ours inside a step of theirs fails silently on some versions.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from asyncio import _get_running_loop, _set_running_loop, current_task
+from asyncio import _enter_task, _get_running_loop, _leave_task, _set_running_loop, current_task
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
-from types import CodeType, MappingProxyType
+from types import CodeType
 from typing import Any, Final, TypeVarTuple
 from uuid import UUID
 
@@ -83,6 +83,7 @@ from holdfast.runtime.run_watchdog import RunWatchdog, log
 __all__ = ["Complaint", "DurableCall", "Entry", "NotDurable", "Outcome", "Pending", "RunLoop"]
 
 Ts = TypeVarTuple("Ts")
+Outside = tuple[asyncio.AbstractEventLoop | None, asyncio.Task[Any] | None, Any]  # what a turn sets aside
 
 # What a run has to do between its turns. An empty deque takes most of a kilobyte, and very many runs are at rest.
 _NOTHING_READY: Final[deque[asyncio.Handle]] = deque()
@@ -111,6 +112,7 @@ class RunLoop(DurableOnly):
         self._ready = _NOTHING_READY
         self._timers = RunTimers()
         self._pending: dict[str, Pending] = {}
+        self.pending: Mapping[str, Pending] = self._pending  # without an answer, by address, in order of creation
         self._fresh: dict[str, Pending] = {}
         self._withdrawn: Sequence[Pending] = ()
         self._asked = 0
@@ -159,11 +161,6 @@ class RunLoop(DurableOnly):
         finally:
             self._leave(outer)
 
-    @property
-    def pending(self) -> Mapping[str, Pending]:
-        """The requests without an answer, by address, in order of creation."""
-        return MappingProxyType(self._pending)
-
     def new_requests(self) -> list[Pending]:
         """Hand over the requests made since the last call and not withdrawn, in order. Never call it in a replay."""
         fresh = list(self._fresh.values())
@@ -184,6 +181,8 @@ class RunLoop(DurableOnly):
 
     def next_timer(self) -> tuple[str, int] | None:
         """Return address and due time of the timer to fire first, if there is one."""
+        if not self._timers.heap:
+            return None
         timer = self._timers.earliest()
         return None if timer is None else (timer.address, timer.due_us)
 
@@ -342,8 +341,7 @@ class RunLoop(DurableOnly):
             return handle
         if _get_running_loop() is not self:
             raise self._woken_from_outside("woken")
-        stranger = made_by_hand(callback)
-        if stranger is not None:
+        if (stranger := made_by_hand(callback)) is not None:
             stranger._log_destroy_pending = False
             stranger.get_coro().close()  # it will never run, and Python need not complain of that as well
             raise self._task_made_by_hand()
@@ -392,14 +390,14 @@ class RunLoop(DurableOnly):
 
     # --- turns -------------------------------------------------------------------------------------------------------
 
-    def _enter(self) -> tuple[asyncio.AbstractEventLoop | None, Any]:
+    def _enter(self) -> Outside:
         outer = _get_running_loop()
-        if outer is not None and (outer is self or current_task(outer) is not None):
-            inside = "its own turn" if outer is self else f"the task {current_task(outer)!r}"
-            raise RuntimeError(
-                f"a turn of run {self.run_id} was started inside {inside}; start it in a plain callback of the outer "
-                "loop, with loop.call_soon"
-            )
+        if isinstance(outer, RunLoop):
+            inside = "its own turn" if outer is self else f"a turn of run {outer.run_id}"
+            raise RuntimeError(f"a turn of run {self.run_id} was started inside {inside}; start it outside of any run")
+        task = None if outer is None else current_task(outer)
+        if outer is not None and task is not None:
+            _leave_task(outer, task)
         hooks = sys.get_asyncgen_hooks()
         if self._ready is _NOTHING_READY:
             self._ready = deque()
@@ -411,16 +409,18 @@ class RunLoop(DurableOnly):
             abandoned, self._abandoned = self._abandoned, ()
             for generator in abandoned:
                 self._generator_abandoned(generator)
-        return outer, hooks
+        return outer, task, hooks
 
-    def _leave(self, before: tuple[asyncio.AbstractEventLoop | None, Any]) -> None:
-        outer, hooks = before
+    def _leave(self, before: Outside) -> None:
+        outer, task, hooks = before
         if not self._ready:
             self._ready = _NOTHING_READY
         if self._watchdog is not None:
             self._watchdog.turn_ends()
         sys.set_asyncgen_hooks(*hooks)
         _set_running_loop(outer)
+        if outer is not None and task is not None:
+            _enter_task(outer, task)
 
     def _run_dry(self) -> None:
         """Run what is ready until nothing is: the quiet that must lie between two entries (I49)."""
@@ -475,7 +475,7 @@ class RunLoop(DurableOnly):
             return self._skip(entry)
         if entry.name != pending.name or entry.digest != pending.digest:
             raise asked_for_something_else(self.run_id, entry, pending)
-        if self.done:
+        if main is None or main.done():
             return False
         del self._pending[entry.address]
         self._fresh.pop(entry.address, None)

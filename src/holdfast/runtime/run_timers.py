@@ -42,11 +42,11 @@ _NO_HEAP: Final[list[tuple[int, int, RunTimer]]] = []
 class RunTimers:
     """Timers that neither fired nor were cancelled."""
 
-    __slots__ = ("_by_address", "_heap", "_made")
+    __slots__ = ("_by_address", "heap", "_made")
 
     def __init__(self) -> None:
         self._by_address = _NO_TIMERS
-        self._heap = _NO_HEAP
+        self.heap = _NO_HEAP
         self._made = 0
 
     def __len__(self) -> int:
@@ -55,26 +55,26 @@ class RunTimers:
     def add(self, timer: RunTimer) -> None:
         self._made += 1  # of two with the same deadline the one made first is first
         if self._by_address is _NO_TIMERS:
-            self._by_address, self._heap = {}, []
+            self._by_address, self.heap = {}, []
         self._by_address[timer.address] = timer
-        heapq.heappush(self._heap, (timer.due_us, self._made, timer))
+        heapq.heappush(self.heap, (timer.due_us, self._made, timer))
 
     def take(self, address: str) -> RunTimer | None:
         """Remove and return the timer at this address, if it still waits."""
         timer = self._by_address.pop(address, None)
         # What was removed stays in the heap until it surfaces. A step inside a timeout leaves one behind each
         # time, so the heap is rebuilt before the dead outnumber the living.
-        if len(self._heap) > 2 * len(self._by_address) + 64:
-            self._heap = [item for item in self._heap if self._waits(item[2])]
-            heapq.heapify(self._heap)
+        if len(self.heap) > 2 * len(self._by_address) + 64:
+            self.heap = [item for item in self.heap if self._waits(item[2])]
+            heapq.heapify(self.heap)
         return timer
 
     def earliest(self) -> RunTimer | None:
-        while self._heap:
-            timer = self._heap[0][2]
+        while self.heap:
+            timer = self.heap[0][2]
             if self._waits(timer):
                 return timer
-            heapq.heappop(self._heap)
+            heapq.heappop(self.heap)
         return None
 
     def _waits(self, timer: RunTimer) -> bool:
