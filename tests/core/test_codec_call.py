@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import functools
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.codec import MSGPACK, CallCodec, Codecs
+from holdfast.core.codec import DEFAULT_CODECS, MAX_INT, MSGPACK, CallCodec, Codecs, digest
 from holdfast.core.errors import PayloadRefused, PayloadTooLarge, UsageError
 
 
@@ -259,3 +260,43 @@ def test_i14_generated_calls_round_trip(
     call = CallCodec(variadic, Codecs(MSGPACK) if packed else Codecs())
     kwargs: dict[str, object] = {**({} if flag is None else {"flag": flag}), **options}
     assert call.decode_call(call.encode_call((first, *rest), kwargs)) == ((first, *rest), kwargs)
+
+
+@pytest.mark.parametrize(
+    "args", [(1, "a", 0.5, True), (-(2**63), "é\0\n", -0.0, False), (2**63 - 1, "", 1e300, True), (0, '"', 1.0, False)]
+)
+def test_i12_i14_a_call_of_scalars_is_written_and_known_as_any_other(args: tuple[Any, ...]) -> None:
+    """The short way for scalars must give the bytes, the digest and the arguments of the long one."""
+
+    def function(number: int, text: str, share: float, flag: bool) -> None: ...
+
+    call = CallCodec(function)
+    data = call.encode_call(args)
+    assert call.encode_scalars(args, {}) == data
+    assert call.encode_input(args, {}, MAX_INT, DEFAULT_CODECS) == (data, call.input_digest(data))
+    decoded, _ = call.decode_call(data)
+    assert (decoded, repr(decoded)) == (args, repr(args))
+
+
+@pytest.mark.parametrize("args", [(2**63,), ("1",), (True,), (), (1, 2)])
+def test_i14_what_is_not_just_a_scalar_goes_the_long_way(args: tuple[Any, ...]) -> None:
+    def function(number: int, other: int = 0) -> None: ...
+
+    def exact(number: int) -> None: ...
+
+    assert CallCodec(function).encode_scalars((1,), {}) is None
+    assert CallCodec(exact).encode_scalars(args, {}) is None
+    assert CallCodec(exact).encode_scalars((), {"number": 1}) is None
+
+
+def test_i14_a_text_that_no_codec_can_write_is_refused_as_ever() -> None:
+    def function(text: str) -> None: ...
+
+    assert CallCodec(function).encode_scalars(("\ud800",), {}) is None
+    with pytest.raises(PayloadRefused, match="argument 'text' of function function"):
+        CallCodec(function).encode_input(("\ud800",), {}, MAX_INT, DEFAULT_CODECS)
+
+
+@pytest.mark.parametrize("size", [0, 12, 4095, 4096, 100_000])
+def test_a_digest_is_sha256_whatever_the_size(size: int) -> None:
+    assert digest(b"x" * size) == hashlib.sha256(b"x" * size).hexdigest()

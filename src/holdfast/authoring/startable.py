@@ -196,12 +196,12 @@ def _of_action(
     _check_known(action.name, registry)
     action.check_arguments(args, kwargs)
     registered = registry.actions.get(action.name)
-    data = action.call.encode_call(args, kwargs, limit=limit, codecs=codecs)
+    data, input_digest = action.call.encode_input(args, kwargs, limit, codecs)
     return StartSpec(
         workflow=action.name,
         model="dag",
         input=data,
-        input_digest=action.call.input_digest(data, codecs=codecs),
+        input_digest=input_digest,
         codec=codecs.default.tag,
         graph=graph_of_action(action),
         source="action",
@@ -220,12 +220,12 @@ def _of_function(
 ) -> StartSpec:
     _check_known(workflow.name, registry)
     workflow.check_arguments(args, kwargs)
-    data = workflow.call.encode_call(args, kwargs, limit=limit, codecs=codecs)
+    data, input_digest = workflow.call.encode_input(args, kwargs, limit, codecs)
     return StartSpec(
         workflow=workflow.name,
         model="function",
         input=data,
-        input_digest=workflow.call.input_digest(data, codecs=codecs),
+        input_digest=input_digest,
         codec=codecs.default.tag,
         graph=None,
         source="function",
@@ -244,12 +244,12 @@ def _of_flow(
 ) -> StartSpec:
     _check_known(flow.name, registry)
     flow.check_arguments(args, kwargs)
-    data = flow.call.encode_call(args, kwargs, limit=limit, codecs=codecs)
+    data, input_digest = flow.call.encode_input(args, kwargs, limit, codecs)
     return StartSpec(
         workflow=flow.name,
         model="flow",
         input=data,
-        input_digest=flow.call.input_digest(data, codecs=codecs),
+        input_digest=input_digest,
         codec=codecs.default.tag,
         graph=None,
         source="flow",

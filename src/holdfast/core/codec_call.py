@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.codec_faithful import MAX_INT, plain_fault, short
-from holdfast.core.codec_formats import JSON
+from holdfast.core.codec_formats import JSON, json_decoder
 from holdfast.core.codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
 from holdfast.core.codec_shape import UNTYPED, Shape, shape_of
 from holdfast.core.errors import PayloadRefused, UsageError
@@ -47,8 +47,8 @@ class CallCodec:
     """
 
     __slots__ = (
-        "_by_name", "_codecs", "_fewest", "_forms", "_limit", "_name", "_null", "_only_form",
-        "_partly_untyped", "_positional", "_result",
+        "_by_name", "_codecs", "_exact", "_fewest", "_forms", "_limit", "_name", "_null", "_only_form",
+        "_partly_untyped", "_positional", "_result", "_result_of_json",
         "_result_where", "_shown", "_signature", "_untyped", "_var_keyword", "_var_positional", "_where",
     )  # fmt: skip
 
@@ -97,6 +97,10 @@ class CallCodec:
         fixed = len(required) == len(parameters) == len(self._positional)
         self._only_form: Final[_Form | None] = (len(self._positional), ()) if fixed else None
         self._forms: Final[dict[_Form, Shape]] = {}
+        kinds = tuple(shape.exact for shape in self._positional)
+        self._exact: Final = kinds if fixed and kinds and None not in kinds else None
+        scalar = self._result.exact is not None
+        self._result_of_json: Final = json_decoder(self._result.wire) if scalar else None
 
     @property
     def tag(self) -> str:
@@ -138,6 +142,15 @@ class CallCodec:
         except PayloadRefused as refused:
             self._refuse_by_argument(bound_args, bound_kwargs, refused)
             raise
+
+    def encode_scalars(self, args: Args, kwargs: Mapping[str, object]) -> bytes | None:
+        """The call as JSON if all arguments are scalars of just the annotated types, and so equal once decoded."""
+        if self._exact is None or kwargs or len(args) != len(self._exact) or not self._are_exact(args):
+            return None
+        try:
+            return JSON.encode((args, {}))
+        except UnicodeEncodeError:  # `encode_call` says where
+            return None
 
     def encode_keywords(self, kwargs: Kwargs, *, limit: int | None = None) -> bytes:
         """A call with every argument under its name, as JSON: for documents that people read and edit.
@@ -181,6 +194,14 @@ class CallCodec:
         args, kwargs = typing.cast("tuple[Args, Kwargs]", read)
         return tuple(args), kwargs
 
+    def encode_input(self, args: Args, kwargs: Mapping[str, object], limit: int, codecs: Codecs) -> tuple[bytes, str]:
+        """The call as bytes, and its `input_digest`."""
+        data = self.encode_scalars(args, kwargs) if codecs.default is JSON else None
+        if data is not None and len(data) <= limit:
+            return data, digest(data)  # of scalars there is one form only
+        data = self.encode_call(args, kwargs, limit=limit, codecs=codecs)
+        return data, self.input_digest(data, codecs=codecs)
+
     def input_digest(self, data: bytes, codec: str | None = None, *, codecs: Codecs | None = None) -> str:
         """A digest that is equal for equal calls, whatever codec wrote them and in whatever order their dicts were."""
         args, kwargs = self.decode_call(data, codec, codecs=codecs)
@@ -199,6 +220,11 @@ class CallCodec:
 
     def decode_result(self, data: bytes, codec: str | None = None, *, codecs: Codecs | None = None) -> object:
         """The result as the caller is to receive it."""
+        if codec == JSON.tag and self._result_of_json is not None:  # whatever the codecs, they read that alike
+            try:
+                return self._result_of_json(data)
+            except Exception:  # noqa: S110 - told below
+                pass
         return (codecs or self._codecs).read(data, self._result, self._result_where, codec)
 
     def fits(self, args: Args, kwargs: Mapping[str, object]) -> bool:
@@ -222,7 +248,8 @@ class CallCodec:
     def _are_exact(self, args: Args) -> bool:
         """Whether all arguments are scalars of just the annotated types: such need no decoding to be checked."""
         for value, shape in zip(args, self._positional, strict=True):
-            if type(value) is not shape.exact or plain_fault(value) is not None:
+            kind = type(value)
+            if kind is not shape.exact or (kind is not str and plain_fault(value) is not None):
                 return False
         return True
 

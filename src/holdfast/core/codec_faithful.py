@@ -62,10 +62,10 @@ def plain_fault(value: object, depth: int = 0) -> Fault | None:
     Lone surrogates are left to the encoder, which notices them at no cost; `surrogate_fault` then finds the place.
     """
     kind = type(value)
-    if kind is str or kind is bool or value is None:
-        return None
     if kind is int:
         return None if MIN_INT <= value <= MAX_INT else _too_big(value)  # type: ignore[operator]
+    if kind is str or kind is bool or value is None:
+        return None
     if kind is float:
         return None if isfinite(value) else _not_finite(value)  # type: ignore[arg-type]
     if isinstance(value, dict) and kind is dict:

@@ -63,7 +63,7 @@ class _MsgspecCodec:
         return f"<codec {self.tag}>"
 
 
-def _json_decoder(annotation: object) -> Callable[[bytes], object]:
+def json_decoder(annotation: object) -> Callable[[bytes], object]:
     return msgspec.json.Decoder(cast("type[Any]", annotation), dec_hook=decode_hook).decode
 
 
@@ -71,7 +71,7 @@ def _msgpack_decoder(annotation: object) -> Callable[[bytes], object]:
     return msgspec.msgpack.Decoder(cast("type[Any]", annotation), dec_hook=decode_hook).decode
 
 
-JSON: Final[Codec] = _MsgspecCodec("json", msgspec.json.Encoder(enc_hook=encode_hook).encode, _json_decoder)
+JSON: Final[Codec] = _MsgspecCodec("json", msgspec.json.Encoder(enc_hook=encode_hook).encode, json_decoder)
 """The default: people can read it in the database."""
 
 MSGPACK: Final[Codec] = _MsgspecCodec("msgpack", msgspec.msgpack.Encoder(enc_hook=encode_hook).encode, _msgpack_decoder)

@@ -40,7 +40,8 @@ def unlabelled(stored: bytes) -> Encoded:
 
 def encode_stored_result(call: CallCodec, codecs: Codecs, limit: int, value: object) -> bytes:
     """A function's result as it is stored by a process that writes with these codecs."""
-    return labelled(call.encode_result(value, limit=limit, codecs=codecs), codecs.default.tag)
+    data, tag = call.encode_result(value, limit=limit, codecs=codecs), codecs.default.tag
+    return data if tag == _PLAIN else labelled(data, tag)
 
 
 def decode_stored_result(call: CallCodec, codecs: Codecs, stored: bytes) -> object:

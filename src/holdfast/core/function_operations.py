@@ -6,6 +6,7 @@ enters the function is an entry of the run's history, with one order; the driver
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
@@ -272,12 +273,8 @@ def end_topic(run: str) -> str:
     return f"end:{run}"
 
 
-_encode = msgspec.msgpack.Encoder().encode
+entry_bytes: Callable[[Entry], bytes] = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Entry).decode
-
-
-def entry_bytes(entry: Entry) -> bytes:
-    return _encode(entry)
 
 
 def entry_of(data: bytes) -> Entry:
