@@ -263,7 +263,7 @@ def test_timers_are_found_by_deadline_then_by_age_and_vanish_when_cancelled() ->
 
     loop = begun(main)
     assert loop.next_timer() == ("@2", STARTED_US + 2 * SECOND_US)
-    assert len(loop._timers.heap) < 300  # the five hundred that were cancelled do not pile up
+    assert len(loop.timers.heap) < 300  # the five hundred that were cancelled do not pile up
     loop.deliver(Entry("@3", TIMER, at_us=STARTED_US + 2 * SECOND_US))
     loop.deliver(Entry("@2", TIMER, at_us=STARTED_US + 2 * SECOND_US))
     loop.deliver(Entry("@1", TIMER, at_us=STARTED_US + 3 * SECOND_US))

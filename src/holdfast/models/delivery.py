@@ -70,8 +70,7 @@ def gate_for(run: Run, due: int, now: int) -> int:
 def append(view: View, run: Run, entry: Entry) -> Run:
     """Write the next entry of the run's history. The caller writes the run."""
     sequence = run.entries + 1
-    data = entry_bytes(entry)
-    view.insert(HISTORY, History(run.id, sequence, entry.kind, view.now, data, ENTRY_CODEC))
+    view.insert(HISTORY, History(run.id, sequence, entry.kind, view.now, entry_bytes(entry), ENTRY_CODEC))
     return replace(run, entries=sequence)
 
 

@@ -12,8 +12,8 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Never, cast
 
 import msgspec
 
@@ -52,7 +52,7 @@ from holdfast.models.flow_code import FLOW, FlowNotLoaded
 from holdfast.models.folding import FoldFirst
 from holdfast.models.state_code import GRAPH
 from holdfast.runtime import telemetry as t
-from holdfast.runtime.attempt_context import AttemptContext
+from holdfast.runtime.attempt_context import AttemptContext, CallContext
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_work import SETTLED_BY_FLOWS, FlowWork
 from holdfast.runtime.folds import submit
@@ -210,7 +210,7 @@ class AttemptRunner:
             operation = cast(Operation, wish.question)
         except FlowControl as wish:
             if work.kind == EFFECT:  # an instance goes on by its inputs alone
-                operation = self._failed(attempt, invocation, _not_steered(invocation, wish), started)
+                operation = self._failed(attempt, invocation, _not_steered(invocation.name, wish), started)
             else:
                 operation = self._steered(attempt, wish, started)
         except Exception as error:
@@ -238,7 +238,27 @@ class AttemptRunner:
         try:
             return await self._call(attempt, invocation, self._context(attempt, invocation))
         except FlowControl as wish:
-            raise _not_steered(invocation, wish) from None
+            raise _not_steered(invocation.name, wish) from None
+
+    async def call_async(
+        self, action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], run: Run, node: str
+    ) -> Any:
+        """The same for an `async def` without a time limit, which is most of them: what it returned, not encoded."""
+        began = self._clock.monotonic()
+        self._levels.change(t.RUNNING_ACTIONS, 1)
+        entered_as = current_context.set(CallContext(run, node, action.name, self._worker, self._heartbeat))
+        try:
+            return await action.fn(*args, **kwargs)
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if (wish := signal_in(error)) is not None:
+                raise _not_steered(action.name, wish) from None
+            _raise_as_failure(error)
+        finally:
+            current_context.reset(entered_as)
+            self._levels.change(t.RUNNING_ACTIONS, -1)
+            self._metrics.observe(t.ACTION_SECONDS, self._clock.monotonic() - began)
 
     def failure_of(self, attempt: Attempt, invocation: Invocation, error: Exception) -> tuple[bytes, bool]:
         """A failure as it is stored, and whether another attempt is worth it."""
@@ -304,12 +324,7 @@ class AttemptRunner:
         except BaseException as error:
             if (signal := signal_in(error)) is not None:
                 raise signal from error
-            task = asyncio.current_task()
-            asked = attempt.stop_requested or (task is not None and task.cancelling() > 0)
-            if asked and isinstance(error, asyncio.CancelledError):
-                raise
-            # A sys.exit or a cancellation of the code's own making: it ends the action, not the worker (I8, G9).
-            raise RuntimeError(f"the action raised {error!r}, which is no Exception") from error
+            _raise_as_failure(error, attempt.stop_requested)
         finally:
             self._levels.change(t.RUNNING_ACTIONS, -1)
             if of_graph:
@@ -503,11 +518,20 @@ class AttemptRunner:
         raise AssertionError("counted to infinity")
 
 
-def _not_steered(invocation: Invocation, wish: FlowControl) -> UsageError:
+def _not_steered(name: str, wish: FlowControl) -> UsageError:
     return UsageError(
-        f"{invocation.name} used {type(wish).__name__}, and only a node of a DAG can decide that",
+        f"{name} used {type(wish).__name__}, and only a node of a DAG can decide that",
         hint="return a value, or raise, and let the workflow decide",
     )
+
+
+def _raise_as_failure(error: BaseException, stop_requested: bool = False) -> Never:
+    """A sys.exit or a cancellation of the code's own making: it ends the action, not the worker (I8, G9)."""
+    task = asyncio.current_task()
+    asked = stop_requested or (task is not None and task.cancelling() > 0)
+    if asked and isinstance(error, asyncio.CancelledError):
+        raise error
+    raise RuntimeError(f"the action raised {error!r}, which is no Exception") from error
 
 
 def _timed_out(attempt: Attempt, invocation: Invocation) -> TimedOut:

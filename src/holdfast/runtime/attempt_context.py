@@ -12,6 +12,7 @@ from holdfast.authoring.context import Context, NodeInfo
 from holdfast.core.ids import idempotency_key
 
 if TYPE_CHECKING:
+    from holdfast.core.rows import Run
     from holdfast.runtime.attempt import Attempt
     from holdfast.runtime.invocation import Invocation
 
@@ -68,3 +69,34 @@ class AttemptContext(Context):
                 f"node {work.node} of {work.workflow} (run {work.run}, attempt {work.attempt}) lost its lease or its "
                 "run was cancelled: stop here"
             )
+
+
+class CallContext(Context):
+    """The context of an action that a function calls in this process. What it notes is nobody's to read."""
+
+    __slots__ = ("_name", "_node", "_run")
+
+    def __init__(self, run: Run, node: str, name: str, worker: str, beat: Callable[[], Awaitable[None]]) -> None:
+        self._run = run
+        self._node = node
+        self._name = name
+        self._on_heartbeat = beat
+        self._tx = self._function = self._logger = self._on_note = self._is_cancelled = None
+        self.worker = worker
+        self.workflow = None
+
+    @property
+    def run_id(self) -> str:  # type: ignore[override]  # read-only here
+        return self._run.id
+
+    @property
+    def workflow_name(self) -> str:  # type: ignore[override]
+        return self._run.workflow
+
+    @property
+    def node(self) -> NodeInfo:  # type: ignore[override]
+        return NodeInfo(id=self._node, name=self._name, attempt=1)
+
+    @property
+    def idempotency_key(self) -> str:  # type: ignore[override]
+        return idempotency_key(self._run.workflow, self._run.id, self._node)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.authoring.actions import Action
 from holdfast.authoring.function_calls import (
     ActionCall,
     BroadcastCall,
@@ -20,7 +21,7 @@ from holdfast.authoring.function_calls import (
 )
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
-from holdfast.core.codec import Codecs, encode_error
+from holdfast.core.codec import Codecs, encode_error, encode_stored_result
 from holdfast.core.decider_operations import ExecuteInput
 from holdfast.core.errors import UnknownWorkflow, UsageError
 from holdfast.core.function_operations import (
@@ -43,7 +44,8 @@ from holdfast.runtime.attempt import Attempt, AttemptRunner
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.folds import submit
 from holdfast.runtime.instances import run_of_instance
-from holdfast.runtime.invocation import invocation_of_call
+from holdfast.runtime.invocation import Invocation, invocation_of_call
+from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
 from holdfast.store.contract import Store
 
@@ -72,12 +74,11 @@ class Step(msgspec.Struct, eq=False):
             self.entries or self.calls or self.opens or self.closes or self.children or self.refuses or self.unread
         )
 
-    def add_outcomes(self, outcomes: Sequence[Outcome]) -> None:
-        for outcome in outcomes:
-            if isinstance(outcome, Entry):
-                self.entries = extended(self.entries, outcome)
-            else:
-                self.calls = extended(self.calls, outcome)
+    def add_outcome(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Entry):
+            self.entries = extended(self.entries, outcome)
+        else:
+            self.calls = extended(self.calls, outcome)
 
     def add_refusals(self, function: LiveFunction) -> None:
         """Events that could not be let in: dead letters, while the function waits on."""
@@ -133,7 +134,7 @@ class CallRunner:
         self._definitions = definitions
         self._worker = worker
 
-    def plan(self, function: LiveFunction, turn: Work, run: Run) -> Step:
+    def plan(self, function: LiveFunction, run: Run) -> Step:
         """Start what is new, and say what of it the store must know."""
         step = Step(closes=function.given_up, unread=function.unread)
         function.given_up = function.unread = ()
@@ -146,7 +147,9 @@ class CallRunner:
                 function.opened.discard(given_up.address)
                 step.closes = extended(step.closes, given_up.address)
         # G3: what another driver has left to the work table, for its second attempt, is not made here once more.
-        new = [pending for pending in function.loop.new_requests() if pending.address not in function.in_table]
+        new = function.loop.new_requests()
+        if function.in_table:
+            new = [pending for pending in new if pending.address not in function.in_table]
         for pending in new:
             self._take(function, run, pending, step, alone=len(new) == 1)
         return step
@@ -154,8 +157,9 @@ class CallRunner:
     def _take(self, function: LiveFunction, run: Run, pending: Pending, step: Step, *, alone: bool) -> None:
         request = pending.payload
         match request:
-            # A transactional one commits with its result, and so is settled by whoever runs it.
-            case ActionCall() if request.action.policy.queue is not None or request.action.transactional:
+            case PreparedCall() if request.action.policy.queue is None and not request.action.transactional:
+                self._carry_out(function, pending, self._act(function, run, pending, request), step, alone)
+            case PreparedCall():  # a transactional one commits with its result, and so is settled by whoever runs it
                 step.calls = extended(step.calls, self._queued(function, run, pending, request))
             case SideEffect():
                 step.entries = extended(step.entries, self._side_effect(pending, request))
@@ -169,20 +173,19 @@ class CallRunner:
             case ChildResult():
                 step.opens = extended(step.opens, _open(pending, (), (request.run_id,)))
             case _:
-                work: Awaitable[Outcome]
-                if isinstance(request, ActionCall):
-                    work = self._act(function, run, pending, request)
-                else:
-                    work = self._perform(function, run, pending)
-                # A lone call needs no task of its own, as nothing else of the function is going on. A wait that was
-                # given up is closed first: it must not take events while the call runs.
-                quiet = not function.running and not function.opened and not step.closes
-                if alone and quiet and function.next_due() is None:
-                    step.inline = work
-                else:
-                    self._start(function, pending.address, work)
+                self._carry_out(function, pending, self._perform(function, run, pending), step, alone)
 
-    def _start(self, function: LiveFunction, address: str, work: Awaitable[Outcome]) -> None:
+    def _carry_out(
+        self, function: LiveFunction, pending: Pending, work: Awaitable[Outcome], step: Step, alone: bool
+    ) -> None:
+        # A lone call needs no task of its own, as nothing else of the function is going on. A wait that was
+        # given up is closed first: it must not take events while the call runs.
+        quiet = not function.running and not function.opened and not step.closes
+        if alone and quiet and function.next_due() is None:
+            step.inline = work
+            return
+        address = pending.address
+
         async def carry_out() -> None:
             try:
                 outcome = await work  # first: what it is added to must be what is there then, not now
@@ -209,40 +212,52 @@ class CallRunner:
         except Exception as error:
             return _failure(pending, encode_error(error))
 
-    async def _act(self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall) -> Outcome:
-        action, policy = request.action, request.action.policy
-        timeout = policy.timeout_seconds
+    async def _act(self, function: LiveFunction, run: Run, pending: Pending, request: PreparedCall) -> Outcome:
+        action, policy, tag = request.action, request.action.policy, self.codecs.default.tag
         try:
             data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)
-            work = Work(
-                run=run.id,
-                node=node_of(function.base, pending.address),
-                attempt=1,
-                workflow=run.workflow,
-                kind=CALL,
-                name=action.name,
-                status=LEASED,
-                queue=run.queue,
-                timeout=None if timeout is None else int(timeout * 1_000_000),
-                worker=self._worker,
-                payload=data,
-                codec=self.codecs.default.tag,
-                started=None if timeout is None else self._store.now(),
-            )
-            attempt = Attempt(work, run, metered=False)
-            invocation = invocation_of_call(action, work, run, self.payload_limit_bytes, self.codecs)
             try:
-                value = await self._runner.call_once(attempt, invocation)
+                if action.is_async and policy.timeout_seconds is None:
+                    args, kwargs = request.arguments(self.codecs)
+                    node = node_of(function.base, pending.address)
+                    returned = await self._runner.call_async(action, args, kwargs, run, node)
+                    value = encode_stored_result(action.call, self.codecs, self.payload_limit_bytes, returned)
+                else:
+                    value = await self._runner.call_once(*self._attempt(function, run, pending, action, data))
             except asyncio.CancelledError:
                 raise
             except Exception as error:
+                attempt, invocation = self._attempt(function, run, pending, action, data)
                 record, retryable = self._runner.failure_of(attempt, invocation, error)
                 if retryable and policy.retry.attempts > 1:
                     return self._retried(function, run, pending, request, data, record)
                 return _failure(pending, record)
-            return _result(pending, value, self.codecs.default.tag)
+            return _result(pending, value, tag)
         except Exception as error:  # neither the call nor its failure could be made out
             return _failure(pending, encode_error(error))
+
+    def _attempt(
+        self, function: LiveFunction, run: Run, pending: Pending, action: Action[..., Any], data: bytes
+    ) -> tuple[Attempt, Invocation]:
+        """The call as an attempt of a node: for what runs elsewhere or has a limit, and for what failed."""
+        timeout = action.policy.timeout_seconds
+        work = Work(
+            run=run.id,
+            node=node_of(function.base, pending.address),
+            attempt=1,
+            workflow=run.workflow,
+            kind=CALL,
+            name=action.name,
+            status=LEASED,
+            queue=run.queue,
+            timeout=None if timeout is None else int(timeout * 1_000_000),
+            worker=self._worker,
+            payload=data,
+            codec=self.codecs.default.tag,
+            started=None if timeout is None else self._store.now(),
+        )
+        invocation = invocation_of_call(action, work, run, self.payload_limit_bytes, self.codecs)
+        return Attempt(work, run, metered=False), invocation
 
     def _queued(self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall) -> QueuedCall:
         data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)

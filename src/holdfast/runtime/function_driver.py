@@ -52,7 +52,6 @@ from holdfast.core.seams import Clock
 from holdfast.core.settings import Settings
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.function_calls import CallRunner, Step
-from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_watchdog import RunWatchdog
 from holdfast.runtime.system import Within
 from holdfast.store.contract import Store
@@ -195,18 +194,20 @@ class FunctionDriver:
                 step.add_refusals(function)
                 await self._say(function, work, step, park=False)
                 continue
-            if function.done:
+            if function.loop.done:
                 return await self._end(function, work)
-            if function.has_new_patches:
+            if function.new_patches:
                 # Which path the code takes is recorded before anything on it is started.
                 await self._say(function, work, Step(), park=False)
                 continue
-            step = self._calls.plan(function, work, run)
-            if step.inline is not None:
-                outcome = await step.inline  # and there is nothing else in this step
-                function.outcomes = extended(function.outcomes, outcome)
-            step.add_outcomes(function.take_outcomes())
-            step.add_due_timers(function, self._store.now())
+            step = self._calls.plan(function, run)
+            inline = None if step.inline is None else await step.inline  # then there is nothing else in this step
+            for outcome in function.take_outcomes() if function.outcomes else ():
+                step.add_outcome(outcome)
+            if inline is not None:
+                step.add_outcome(inline)
+            if function.next_due() is not None:
+                step.add_due_timers(function, self._store.now())
             may_park = not function.running and not step.entries
             if may_park and (stuck := function.loop.stuck()) is not None:
                 from holdfast.runtime.run_refusals import NotDurable
@@ -229,7 +230,8 @@ class FunctionDriver:
         """I11: start nothing more; what is running goes on to its end, and is recorded. False: it was resumed."""
         while function.running or function.outcomes:
             step = Step()
-            step.add_outcomes(function.take_outcomes())
+            for outcome in function.take_outcomes():
+                step.add_outcome(outcome)
             if not step.has_news:
                 await function.news.wait()
                 function.news.clear()
@@ -245,7 +247,7 @@ class FunctionDriver:
             attempt=work.attempt,
             token=work.token,
             known=function.known,
-            entries=(*function.take_patches(), *step.entries) if function.has_new_patches else tuple(step.entries),
+            entries=(*function.take_patches(), *step.entries) if function.new_patches else tuple(step.entries),
             calls=tuple(step.calls),
             opens=tuple(step.opens),
             closes=tuple(step.closes),
@@ -336,7 +338,8 @@ async def begun(
     """The function of a run with everything delivered that is recorded since it began, or went on as another call."""
     # A run may have been started for a later time, or paused: to its code, time begins when it does.
     name, data, codec, at = run.workflow, run.input, run.codec, run.started or run.created
-    stored = await stored_requests(store, run)  # before the history, so that each is answered there or still open
+    # Before the history, so that each is answered there or still open.
+    stored = await stored_requests(store, run) if run.remaining or run.active > 1 else {}
     # What was waited for when the turn was leased may have been answered since, by the first entry that there is.
     recorded = run.entries or run.remaining or run.active > 1
     rows = await store.history(run.id, run.base - 1) if recorded else []
@@ -350,7 +353,7 @@ async def begun(
 
     function = LiveFunction(run, found, definitions.registry, codecs=codecs, now_us=at, watchdog=watchdog)
     args, kwargs = found.call.decode_call(data, codec, codecs=codecs)
-    entries = _entries(row for row in rows if row.sequence > run.base)
+    entries = _entries(row for row in rows if row.sequence > run.base) if rows else []
     if entries and (other := another_python(run)) is not None:
         log.warning("run %s of %s: %s", run.id, run.workflow, other, extra={"run": run.id, "workflow": run.workflow})
     function.replay(_patches(entries), stored, behind=bool(entries))

@@ -32,9 +32,6 @@ from holdfast.authoring.function_calls import (
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registered, Registry
 from holdfast.core.codec import (
-    DEFAULT_CODECS,
-    DEFAULT_LIMIT_BYTES,
-    MAX_INT,
     Codecs,
     ErrorRecord,
     decode_error,
@@ -47,12 +44,13 @@ from holdfast.core.codec import (
 )
 from holdfast.core.errors import NonDeterminism, PayloadRefused, RunCancelled, RunFailed, UsageError
 from holdfast.core.function_operations import CANCEL as CANCEL_ENTRY
-from holdfast.core.function_operations import ENDED_RUN, EVENT, FAILURE, PATCH, TIMER, Entry, Numbered, Sent
+from holdfast.core.function_operations import ENDED_RUN, EVENT, FAILURE, PATCH, RESULT, TIMER, Entry, Numbered, Sent
 from holdfast.core.rows import CANCELLED, COMPLETED, Run
 from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
 from holdfast.runtime.definitions import known_exception
+from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
 from holdfast.runtime.run_loop import RunLoop
@@ -75,28 +73,6 @@ _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
 _decode_sent = msgspec.json.Decoder(Sent).decode
 
 
-class PreparedCall(ActionCall, frozen=True):
-    """An action call with its arguments encoded: they are needed for its digest, and again when it is made.
-
-    The digest is over the JSON of the arguments as the code gives them. A dict that is filled in another order in a
-    replay is a difference that must show, or a set in it would give its elements the wrong results (I48).
-    """
-
-    data: bytes
-
-    @classmethod
-    def of(cls, request: ActionCall) -> PreparedCall:
-        return cls(request.action, request.args, request.kwargs, request.encoded(limit=MAX_INT))
-
-    def encoded(self, *, limit: int = DEFAULT_LIMIT_BYTES, codecs: Codecs = DEFAULT_CODECS) -> bytes:
-        if codecs.default.tag == DEFAULT_CODECS.default.tag and len(self.data) <= limit:
-            return self.data
-        return super().encoded(limit=limit, codecs=codecs)
-
-    def digest(self) -> str:
-        return digest_of_bytes(self.data)
-
-
 def _root(record: ErrorRecord | None) -> str:
     """What went wrong at the bottom: of children of children each would otherwise tell all below it again."""
     if record is None:
@@ -105,7 +81,7 @@ def _root(record: ErrorRecord | None) -> str:
     return below or record.message
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class Ended(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """How the function ended: with a result, an error, or by going on as another call."""
 
     result: bytes | None = None
@@ -158,10 +134,10 @@ class LiveFunction:
     """A function that is driven here, or waits here for its next turn. Implements `FunctionRun` for its code."""
 
     __slots__ = (
-        "_asked_unpatched", "_behind", "_codecs", "_failed_at", "_new_patches", "_outer", "_patches", "_rollbacks",
+        "_asked_unpatched", "_behind", "_codecs", "_failed_at", "_outer", "_patches", "_rollbacks",
         "_stored", "_workflow", "base", "cancelled_at", "deadlines", "exposed", "given_up", "in_table", "known",
-        "long_from", "loop", "news", "opened", "outcomes", "refused", "registry", "run_id", "running", "unread",
-        "workflow_name",
+        "long_from", "loop", "new_patches", "news", "opened", "outcomes", "refused", "registry", "run_id", "running",
+        "unread", "workflow_name",
     )  # fmt: skip
 
     def __init__(
@@ -200,7 +176,7 @@ class LiveFunction:
         self._failed_at = 0
         self._rollbacks: list[ActionCall] | None = None
         self._patches = _NO_NAMES
-        self._new_patches: Sequence[str] = ()
+        self.new_patches: Sequence[str] = ()  # asked for, and not yet recorded
         self._asked_unpatched = _NO_NAMES
 
     # -- for the driver
@@ -218,6 +194,9 @@ class LiveFunction:
     def caught_up(self) -> None:
         """All is delivered. NonDeterminism unless the code now waits for what the store says (I48)."""
         stored, self._stored, self._behind = self._stored, _NOTHING_STORED, False
+        self.in_table, self.given_up = _NO_NAMES, ()
+        if not stored:
+            return
         for address, (name, digest) in sorted(stored.items()):
             asked = self.loop.pending.get(address)
             if asked is None and self.loop.asked_for(address):
@@ -226,7 +205,8 @@ class LiveFunction:
                 raise self._told(waits_for_something_else(self.run_id, address, name, asked, self.loop.done))
         asked_now = self.loop.pending
         calls = [each for each in stored if each in asked_now and isinstance(asked_now[each].payload, ActionCall)]
-        self.in_table = frozenset(calls) if calls else _NO_NAMES
+        if calls:
+            self.in_table = frozenset(calls)
         # Given up by the code, and then the process died: no event must be taken for such a wait any more.
         self.given_up = tuple(address for address in stored if address not in self.loop.pending)
 
@@ -264,19 +244,30 @@ class LiveFunction:
             self._behind = behind and place < len(entries)
             if self._stored:
                 self._stored.pop(numbered.entry.address, None)
-            self._failed_at = numbered.sequence if numbered.entry.kind == FAILURE else 0
+            sequence = numbered.sequence
+            self._failed_at = sequence if numbered.entry.kind == FAILURE else 0
             self._deliver(numbered)
-            self.known = max(self.known, numbered.sequence)
+            if sequence > self.known:
+                self.known = sequence
 
     def _deliver(self, numbered: Numbered) -> None:
         entry = numbered.entry
-        self.opened.discard(entry.address)
+        if self.opened:
+            self.opened.discard(entry.address)
         if entry.kind == PATCH:
             self._patches |= {entry.name}
             return
         if entry.kind == CANCEL_ENTRY:
             self.cancelled_at = numbered.sequence
         pending = self.loop.pending.get(entry.address)
+        if (
+            entry.kind == RESULT
+            and pending is not None
+            and (entry.name, entry.digest) == (pending.name, pending.digest)
+        ):
+            value = self._value(entry, pending.payload, numbered.at)  # most entries are this: what was asked for
+            self._let_in(entry, run_calls.RESULT, entry.name, value, numbered.at)
+            return
         if entry.kind == EVENT and pending is None:
             self.unread = extended(self.unread, numbered.sequence)
         try:
@@ -288,17 +279,14 @@ class LiveFunction:
             refused = RefusedEvent(pending, entry.event, entry.source, str(error))
             self.refused = {**self.refused, numbered.sequence: refused}
             return
-        self.deadlines.pop(entry.address, None)
-        told = run_calls.Entry(
-            address=entry.address,
-            kind=kind,
-            name=entry.name if pending is None else self._present_name(entry.name, pending),
-            digest=entry.digest,
-            value=value,
-            at_us=numbered.at,
-        )
+        name = entry.name if pending is None else self._present_name(entry.name, pending)
+        self._let_in(entry, kind, name, value, numbered.at)
+
+    def _let_in(self, entry: Entry, kind: str, name: str, value: Any, at: int) -> None:
+        if self.deadlines:
+            self.deadlines.pop(entry.address, None)
         try:
-            self.loop.deliver(told)
+            self.loop.deliver(run_calls.Entry(entry.address, kind, name, entry.digest, value, at))
         except NonDeterminism as error:
             raise self._told(error) from None
 
@@ -330,7 +318,7 @@ class LiveFunction:
             return run_calls.TIMER, None
         if pending is None:
             return run_calls.RESULT, None  # given up by the code, or never asked for: the loop knows which
-        if (self._present_name(entry.name, pending), entry.digest) != (pending.name, pending.digest):
+        if entry.digest != pending.digest or self._present_name(entry.name, pending) != pending.name:
             return run_calls.RESULT, None  # the answer to something else: the loop tells what differs
         if entry.kind == FAILURE:
             return run_calls.ERROR, decode_error(entry.value or b"{}").to_exception(known_exception)
@@ -402,6 +390,8 @@ class LiveFunction:
 
     def next_due(self) -> int | None:
         """When a time comes that the function waits for."""
+        if not self.deadlines and not self.loop.timers.heap:
+            return None
         timer = self.loop.next_timer()
         if not self.deadlines:
             return None if timer is None else timer[1]
@@ -436,12 +426,8 @@ class LiveFunction:
         refused, self.refused = self.refused, _NOTHING_REFUSED
         return refused
 
-    @property
-    def has_new_patches(self) -> bool:
-        return bool(self._new_patches)
-
     def take_patches(self) -> list[Entry]:
-        names, self._new_patches = self._new_patches, ()
+        names, self.new_patches = self.new_patches, ()
         return [Entry(address="", kind=PATCH, name=name) for name in names]
 
     async def stop_calls(self) -> None:
@@ -493,7 +479,7 @@ class LiveFunction:
     def call(self, request: Request) -> Coroutine[Any, Any, Any]:
         if request.__class__ is ActionCall:
             prepared = PreparedCall.of(request)
-            return DurableCall(self.loop, prepared.kind, prepared.name, prepared.digest(), prepared)
+            return DurableCall(self.loop, "action", request.action.name, digest_of_bytes(prepared.data), prepared)
         return DurableCall(self.loop, request.kind, request.name, request.digest(), request)
 
     def now(self) -> datetime:
@@ -518,7 +504,7 @@ class LiveFunction:
             self._asked_unpatched |= {name}
             return False
         self._patches |= {name}
-        self._new_patches = extended(self._new_patches, name)
+        self.new_patches = extended(self.new_patches, name)
         return True
 
     def continue_as(self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Never:

@@ -110,7 +110,7 @@ class RunLoop(DurableOnly):
         self._closed = False
         self._outcome: Outcome | None = None  # once it has left memory
         self._ready = _NOTHING_READY
-        self._timers = RunTimers()
+        self.timers = RunTimers()
         self._pending: dict[str, Pending] = {}
         self.pending: Mapping[str, Pending] = self._pending  # without an answer, by address, in order of creation
         self._fresh: dict[str, Pending] = {}
@@ -181,9 +181,9 @@ class RunLoop(DurableOnly):
 
     def next_timer(self) -> tuple[str, int] | None:
         """Return address and due time of the timer to fire first, if there is one."""
-        if not self._timers.heap:
+        if not self.timers.heap:
             return None
-        timer = self._timers.earliest()
+        timer = self.timers.earliest()
         return None if timer is None else (timer.address, timer.due_us)
 
     @property
@@ -206,7 +206,7 @@ class RunLoop(DurableOnly):
 
     def stuck(self) -> str | None:
         """Say where the function waits if nothing durable can ever wake it; None if it has ended or may be woken."""
-        if self.main is None or self._closed or self.main.done() or self._ready or self._pending or len(self._timers):
+        if self.main is None or self._closed or self.main.done() or self._ready or self._pending or len(self.timers):
             return None
         lines = [
             f"{'the function' if not task.branch.name else 'task ' + task.get_name()} at "
@@ -230,7 +230,7 @@ class RunLoop(DurableOnly):
         try:
             for held in (self._ready, self._pending, self._fresh):
                 held.clear()
-            self._abandoned, self._withdrawn, self._timers = (), (), RunTimers()
+            self._abandoned, self._withdrawn, self.timers = (), (), RunTimers()
             if outer is not None:
                 close_everything(self, self._tasks, self._generators)
         finally:
@@ -373,12 +373,12 @@ class RunLoop(DurableOnly):
         if self._closed:
             return RunTimer("", due_us, callback, args, self, context)
         timer = RunTimer(self._current_branch().next_timer(), due_us, callback, args, self, context)
-        self._timers.add(timer)
+        self.timers.add(timer)
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         if isinstance(handle, RunTimer):
-            self._timers.take(handle.address)
+            self.timers.take(handle.address)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -391,13 +391,13 @@ class RunLoop(DurableOnly):
     # --- turns -------------------------------------------------------------------------------------------------------
 
     def _enter(self) -> Outside:
-        outer = _get_running_loop()
-        if isinstance(outer, RunLoop):
-            inside = "its own turn" if outer is self else f"a turn of run {outer.run_id}"
-            raise RuntimeError(f"a turn of run {self.run_id} was started inside {inside}; start it outside of any run")
-        task = None if outer is None else current_task(outer)
-        if outer is not None and task is not None:
-            _leave_task(outer, task)
+        outer, task = _get_running_loop(), None
+        if outer is not None:
+            if isinstance(outer, RunLoop):
+                inside = "its own turn" if outer is self else f"a turn of run {outer.run_id}"
+                raise RuntimeError(f"a turn of run {self.run_id} was started inside {inside}; start it outside of them")
+            if (task := current_task(outer)) is not None:
+                _leave_task(outer, task)
         hooks = sys.get_asyncgen_hooks()
         if self._ready is _NOTHING_READY:
             self._ready = deque()
@@ -451,7 +451,7 @@ class RunLoop(DurableOnly):
         if kind == CANCEL:
             return main is not None and main.cancel(entry.value if isinstance(entry.value, str) else None)
         if kind == TIMER:
-            timer = self._timers.take(entry.address)
+            timer = self.timers.take(entry.address)
             if timer is None:
                 return self._skip(entry)
             if entry.digest and entry.digest != str(timer.due_us):

@@ -92,11 +92,12 @@ class Watch:
         finally:
             self._for_others -= not settled
             future.cancel()
-            waiters = [pair for pair in self._waiting.get(run, ()) if pair[1] is not future]
-            if waiters:
-                self._waiting[run] = waiters
-            else:
-                self._waiting.pop(run, None)
+            if run in self._waiting:  # not if it was the last one to be told
+                waiters = [pair for pair in self._waiting[run] if pair[1] is not future]
+                if waiters:
+                    self._waiting[run] = waiters
+                else:
+                    del self._waiting[run]
 
     async def _poll(self) -> None:
         pause, now = FIRST_POLL_SECONDS, asyncio.get_running_loop().time

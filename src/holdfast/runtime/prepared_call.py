@@ -1,0 +1,43 @@
+"""An action call of a durable function, with its arguments as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.authoring.function_calls import ActionCall
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, MAX_INT, Codecs
+from holdfast.core.codec import digest as digest_of_bytes
+
+
+class PreparedCall(ActionCall, frozen=True):
+    """An action call with its arguments encoded: they are needed for its digest, and again when it is made.
+
+    The digest is over the JSON of the arguments as the code gives them. A dict that is filled in another order in a
+    replay is a difference that must show, or a set in it would give its elements the wrong results (I48).
+    """
+
+    data: bytes
+    scalars: bool  # the arguments are what decoding would give
+
+    @classmethod
+    def of(cls, request: ActionCall) -> PreparedCall:
+        action, args, kwargs = request.action, request.args, request.kwargs
+        data = action.call.encode_scalars(args, kwargs)
+        scalars = data is not None
+        return cls(action, args, kwargs, request.encoded(limit=MAX_INT) if data is None else data, scalars)
+
+    def encoded(self, *, limit: int = DEFAULT_LIMIT_BYTES, codecs: Codecs = DEFAULT_CODECS) -> bytes:
+        if codecs.default.tag == DEFAULT_CODECS.default.tag and len(self.data) <= limit:
+            return self.data
+        return super().encoded(limit=limit, codecs=codecs)
+
+    def arguments(self, codecs: Codecs) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """The arguments as the action receives them, wherever it runs: as they come out of what is stored (I14)."""
+        if self.scalars and codecs.default.tag == DEFAULT_CODECS.default.tag:
+            return self.args, self.kwargs
+        data = self.encoded(limit=MAX_INT, codecs=codecs)
+        return self.action.call.decode_call(data, codecs.default.tag, codecs=codecs)
+
+    def digest(self) -> str:
+        return digest_of_bytes(self.data)
