@@ -304,10 +304,8 @@ class Coordinator:
         view = View(self.cache, now=self.store.now(), optimistic=True)
         fast: list[Submitted] = []
         slow: list[Submitted] = []
-        waiting = {name for item in already_slow for name in item.operation.ordered_by}
-        locked = {item.number for item in batch if item.operation.locked}
-        if locked:
-            waiting.update(name for item in batch if item.number in locked for name in item.operation.ordered_by)
+        locked = [item for item in batch if item.operation.locked]
+        waiting = {name for item in already_slow + locked for name in item.operation.ordered_by}
         # What reaches out may concern any run, so all that was submitted later is decided later.
         reaching = min((item.number for item in already_slow if item.reaches_out), default=self._submitted + 1)
         for item in batch:
@@ -315,8 +313,7 @@ class Coordinator:
             needs: Sequence[Need] = ()
             # Once one operation on a run or key takes the locked path so do all later ones: order is kept.
             late = item.number > reaching or bool(waiting and not waiting.isdisjoint(operation.ordered_by))
-            late = late or item.number in locked
-            if late or (needs := self._decide(view, item)):
+            if late or operation.locked or (needs := self._decide(view, item)):
                 slow.append(item)
                 waiting.update(operation.ordered_by)
                 beyond = any(isinstance(need, Query) and need.of_run is None for need in needs)

@@ -59,19 +59,23 @@ class NotLoaded(Exception):
 class Changes:
     """What a batch writes: rows to insert, rows to update with what they replace, rows to delete."""
 
-    __slots__ = ("deletes", "inserts", "presumes_no_holds", "updates")
+    __slots__ = ("_rows", "deletes", "inserts", "presumes_no_holds", "updates")
 
     def __init__(self, presumes_no_holds: bool = False) -> None:
         self.presumes_no_holds = presumes_no_holds  # nothing was held back when this was decided: check it
         self.inserts: dict[Table[Any], list[Any]] = {}
         self.updates: dict[Table[Any], list[tuple[Any, Any]]] = {}
         self.deletes: dict[Table[Any], list[Any]] = {}
+        self._rows: dict[Table[Any], list[Any]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.inserts or self.updates or self.deletes)
 
     def rows(self, table: Table[R]) -> list[R]:
-        """Every row of the table as it is after the flush, deleted ones left out."""
-        updated = [new for _, new in self.updates.get(table, ())]
-        inserted = self.inserts.get(table)
-        return updated if inserted is None else inserted + updated
+        """Every row of the table as it is after the flush, deleted ones left out. Asked once all changes are in."""
+        rows = self._rows.get(table)
+        if rows is None:
+            rows = list(self.inserts.get(table, ()))
+            rows += [new for _, new in self.updates.get(table, ())]
+            self._rows[table] = rows
+        return rows

@@ -31,7 +31,7 @@ from holdfast.core.rows import (
 )
 
 # Rows that are written and not read again by those who wrote them: the state is remembered, not what it came from.
-NOT_REMEMBERED: Final = (STREAM, OBSERVATIONS, SNAPSHOTS, CHECKPOINTS, RECORDED)
+NOT_REMEMBERED: Final[frozenset[Table[Any]]] = frozenset({STREAM, OBSERVATIONS, SNAPSHOTS, CHECKPOINTS, RECORDED})
 NOTES_LIMIT: Final = 1_000  # of rows that are gone and of questions that were answered
 _NONE: Final[frozenset[Any]] = frozenset()  # most runs have nothing to note, and a set takes 200 bytes
 
@@ -112,7 +112,7 @@ class RowCache:
 
     def learn(self, table: Table[Any], row: Any) -> None:
         """Remember a committed row that was just read or claimed."""
-        self._learn_all(table, (row,), _NONE)
+        self._learn_all(table, (row,), ())
 
     def learn_run(self, row: Run) -> None:
         """Remember a run's row that was just read, and forget what was remembered with another version of it."""
@@ -135,9 +135,11 @@ class RowCache:
 
     def absorb(self, changes: Changes) -> None:
         """The flush committed: what the View said is now what is stored."""
+        runs = self.runs
         for old, _ in changes.updates.get(RUNS, ()):
-            known = self.run_row(old.id)
-            if known is not None and known is not old and known.version != old.version:
+            cached = runs.get(old.id)
+            known = old if cached is None else cached.run
+            if known is not old and known is not None and known.version != old.version:
                 # Remembered meanwhile, by a claim whose answer was late: rows of that version must not join these (K4).
                 self.drop(old.id)
         deciders: list[str] = []
@@ -146,7 +148,7 @@ class RowCache:
         for table, deleted in changes.deletes.items():
             for row in deleted:
                 run = table.run(row)
-                cached = self.runs.get(run) if run is not None else None
+                cached = runs.get(run) if run is not None else None
                 if cached is not None and cached.rows.get(table, {}).pop(table.key(row), None) is not None:
                     self._count -= 1
                     cached.note_deleted(table, table.key(row))
@@ -159,7 +161,7 @@ class RowCache:
                 left.add(row.id)
             elif row.model == "decider":
                 deciders.append(row.id)
-            elif row.model == "graph" and ((known := self.run_row(row.id)) is None or known.base != row.base):
+            elif row.model == "graph" and ((before := self.run_row(row.id)) is None or before.base != row.base):
                 stepped.append(row.id)
             elif row.status == SUSPENDED:  # very many may wait; whatever wakes one reads what it needs
                 self.drop(row.id)
@@ -168,44 +170,57 @@ class RowCache:
         for row in changes.inserts.get(RUNS, ()):
             if row.id not in left:
                 self.of_run(row.id).whole = True
-        for table, inserted in changes.inserts.items():
+        for table in changes.inserts:
             if table not in NOT_REMEMBERED:
-                self._learn_all(table, inserted, left)
-        for table, updated in changes.updates.items():
-            self._learn_all(table, [new for _, new in updated], left)
+                self._learn_all(table, changes.rows(table), left)
+        for table in changes.updates:
+            if table not in changes.inserts:
+                self._learn_all(table, changes.rows(table), left)
         if deciders:
             self._forget_settled(deciders, changes)
         for run in stepped:
             self._forget_step(run)
         for run in (*deciders, *stepped, *shortened):
-            if (cached := self.runs.get(run)) is not None and cached.run is not None:
+            if (cached := runs.get(run)) is not None and cached.run is not None:
                 cached.since = cached.run.version
-        self.trim()
+        if self._count > self._limit:
+            self.trim()
 
     def _learn_all(self, table: Table[Any], rows: Iterable[Any], left: Collection[str]) -> None:
-        runs, run_of, key_of = self.runs, table.run, table.key
+        if table is RUNS:
+            self._learn_runs(rows, left)
+            return
+        runs, key_of = self.runs, table.key
         for row in rows:
-            run = run_of(row)
-            if run is None or run in left:
+            key = key_of(row)
+            run = key[0] if table.by_run else table.run(row)
+            if run is None or (left and run in left):
                 continue
             cached = runs.get(run)
             if cached is None:
                 cached = runs[run] = CachedRun()
-            else:
-                runs.move_to_end(run)
-            if table is RUNS:
-                if cached.run is None:
-                    self._count += 1
-                    cached.since = row.version
-                cached.run = row
-                continue
             known = cached.rows.get(table)
             if known is None:
                 known = cached.rows[table] = {}
-            key = key_of(row)
             if key not in known:
                 self._count += 1
             known[key] = row
+
+    def _learn_runs(self, rows: Iterable[Run], left: Collection[str]) -> None:
+        """Their rows; and they are the latest used: whatever is written of a run, its row is written too (K4)."""
+        runs = self.runs
+        for row in rows:
+            if left and row.id in left:
+                continue
+            cached = runs.get(row.id)
+            if cached is None:
+                cached = runs[row.id] = CachedRun()
+            else:
+                runs.move_to_end(row.id)
+            if cached.run is None:
+                self._count += 1
+                cached.since = row.version
+            cached.run = row
 
     def _forget_settled(self, deciders: list[str], changes: Changes) -> None:
         """Instances live long: what is folded or settled is not kept. Only unique keys rely on its absence then."""
@@ -229,8 +244,8 @@ class RowCache:
         cached = self.runs.get(run)
         if cached is None:
             return
-        for table in NOT_REMEMBERED:
-            self._count -= len(cached.rows.pop(table, ()))
+        for table in NOT_REMEMBERED & cached.rows.keys():
+            self._count -= len(cached.rows.pop(table))
         if cached.answered:
             cached.answered = {query for query in cached.answered if query.table not in NOT_REMEMBERED}
 

@@ -16,6 +16,7 @@ Undo is a log of replaced values: a refused operation takes back its own changes
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
@@ -51,7 +52,7 @@ class View:
         self.may_repeat = False  # the operation being decided may have been committed before: its answer was lost
         self.presumes_no_holds = False
         self._cache = cache
-        self._changes: dict[Table[Any], dict[Key, Any]] = {}
+        self._changes: defaultdict[Table[Any], dict[Key, Any]] = defaultdict(dict)
         self._log: list[tuple[dict[Key, Any], Key, Any]] = []
         self._answers: dict[Query, dict[Key, Any]] = {}
         self._loose: dict[tuple[Table[Any], Key], Any] = {}
@@ -207,9 +208,7 @@ class View:
     def put(self, table: Table[R], row: R) -> None:
         """Replace a row that was read before. As `_change`, written out: several times with every step."""
         key: Any = (row.id,) if table is RUNS else table.key(row)  # type: ignore[attr-defined]  # a run has one
-        changed = self._changes.get(table)
-        if changed is None:
-            changed = self._changes[table] = {}
+        changed = self._changes[table]
         self._log.append((changed, key, changed.get(key, MISSING)))
         changed[key] = row
         run = key[0] if table.by_run else table.run(row)
@@ -232,7 +231,7 @@ class View:
 
     def _change(self, table: Table[Any], key: Key, row: Any) -> None:
         """Replace a row, or the absence of one; the caller knows whether that touches a run."""
-        changed = self._changes[table] if table in self._changes else self._changes.setdefault(table, {})
+        changed = self._changes[table]
         self._log.append((changed, key, changed.get(key, MISSING)))
         changed[key] = row
 
@@ -250,9 +249,7 @@ class View:
         for need in self._presumed:
             if not self._is_proven(need):
                 raise NotLoaded(need)
-        runs = self._changes.get(RUNS)
-        if runs is None:
-            runs = self._changes[RUNS] = {}
+        runs = self._changes[RUNS]
         for run in self._touched:
             if run in self._born:
                 continue
@@ -318,7 +315,8 @@ class View:
             inserts: list[Any] = []
             updates: list[tuple[Any, Any]] = []
             deletes: list[Any] = []
-            for key, row in sorted(changed.items(), key=itemgetter(0)):
+            in_order = changed.items() if len(changed) == 1 else sorted(changed.items(), key=itemgetter(0))
+            for key, row in in_order:
                 cached = known.get(key[0]) if table is RUNS and not self._loose else None
                 before: Any = self._look(table, key) if cached is None or cached.run is None else cached.run
                 if before is MISSING:

@@ -39,7 +39,6 @@ class Counting:
                 metrics.count(t.LEASE_LOSSES)
         if completions:
             metrics.count(t.COMPLETIONS, completions)
-        dead = [work for _, work in changes.updates.get(WORK, ()) if work.status == DEAD]
-        dead += [work for work in changes.inserts.get(WORK, ()) if work.status == DEAD]
-        if dead:
-            metrics.count(t.DEAD_LETTERS, len(dead))
+        for work in commit.work:
+            if work.status == DEAD:
+                metrics.count(t.DEAD_LETTERS)

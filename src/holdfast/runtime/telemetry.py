@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import threading
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
+
+T = TypeVar("T")
 
 CLAIMS: Final = "claims"
 CLAIMED_ITEMS: Final = "claimed_items"
@@ -146,43 +147,40 @@ class _Distribution:
 class Recorder:
     """Keeps counters, gauges and distributions in memory. Safe from any thread, a fraction of a microsecond a call.
 
-    Measurements are put down as they come and sorted into their distributions many at a time.
+    Numbers are put down as they come, each name's in a list of its own, and summed up many at a time.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._unsorted: deque[tuple[str, float]] = deque()
-        self._uncounted: deque[tuple[str, int]] = deque()
+        self._uncounted: defaultdict[str, list[int]] = defaultdict(list)
+        self._unsorted: defaultdict[str, list[float]] = defaultdict(list)
         self._counters: dict[str, int] = {}
         self._gauges: dict[str, float] = {}
         self._distributions: dict[str, _Distribution] = {}
 
     def count(self, name: str, n: int = 1) -> None:
         """Add n to a counter."""
-        self._uncounted.append((name, n))
-        if len(self._uncounted) >= MOST_UNSORTED:
-            with self._lock:
-                self._sort()
+        new = self._uncounted[name]
+        new.append(n)
+        if len(new) >= MOST_UNSORTED:
+            self._sum_up()
 
     def observe(self, name: str, seconds: float) -> None:
         """Add one measurement to a distribution."""
-        self._unsorted.append((name, seconds))
-        if len(self._unsorted) >= MOST_UNSORTED:
-            with self._lock:
-                self._sort()
+        new = self._unsorted[name]
+        new.append(seconds)
+        if len(new) >= MOST_UNSORTED:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        with self._lock:
+            self._sort()
 
     def _sort(self) -> None:
         """The lock is held; others may put more down meanwhile."""
-        counters, new = self._counters, dict[str, list[float]]()
-        with suppress(IndexError):  # nothing is left
-            while True:
-                name, n = self._uncounted.popleft()
-                counters[name] = counters.get(name, 0) + n
-        with suppress(IndexError):
-            while True:
-                name, seconds = self._unsorted.popleft()
-                new.setdefault(name, []).append(seconds)
-        for name, measured in new.items():
+        for name, counted in _taken(self._uncounted):
+            self._counters[name] = self._counters.get(name, 0) + sum(counted)
+        for name, measured in _taken(self._unsorted):
             kept = self._distributions.get(name)
             if kept is None:
                 kept = self._distributions[name] = _Distribution()
@@ -238,6 +236,14 @@ class Recorder:
                 lines.append(f"{shown}_sum {kept.total!r}")
                 lines.append(f"{shown}_count {kept.count}")
         return "".join(f"{line}\n" for line in lines)
+
+
+def _taken(new: dict[str, list[T]]) -> Iterator[tuple[str, list[T]]]:
+    """What was put down so far, taken out of its lists: another thread may be adding to their ends."""
+    for name, numbers in list(new.items()):
+        if taken := numbers[:]:
+            del numbers[: len(taken)]
+            yield name, taken
 
 
 def _head(lines: list[str], name: str, meaning_of: str, kind: str) -> str:
