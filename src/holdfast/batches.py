@@ -42,8 +42,8 @@ class Commit:
         self.work = changes.rows(WORK)  # as they are now; most of those who listen ask for them
         self.runs = changes.rows(RUNS)
 
-    def ready_queues(self) -> set[str]:
-        return {row.queue for row in self.work if row.status == READY and row.gate == GATE_OPEN}
+    def has_ready_work(self) -> bool:
+        return any(row.status == READY and row.gate == GATE_OPEN for row in self.work)
 
     def ended_runs(self) -> list[str]:
         return [row.id for row in self.runs if row.status in ENDED]
@@ -61,12 +61,13 @@ class Submitted(msgspec.Struct, eq=False):
     reaches_out: bool = False  # it concerns runs that it does not name, such as those who wait for its run's end
 
     def deliver(self) -> None:
-        if self.future.done():
+        future = self.future
+        if future.done():
             return  # its caller was cancelled meanwhile; what was decided stands
-        if self.error is not None:
-            self.future.set_exception(self.error)
+        if self.error is None:
+            future.set_result(self.result)
         else:
-            self.future.set_result(self.result)
+            future.set_exception(self.error)
 
 
 class Decided:

@@ -304,10 +304,11 @@ class Coordinator:
         view = View(self.cache, now=self.store.now(), optimistic=True)
         fast: list[Submitted] = []
         slow: list[Submitted] = []
-        locked = [item for item in batch if item.operation.locked]
-        waiting = {name for item in already_slow + locked for name in item.operation.ordered_by}
+        waiting: set[str] = set()
+        for item in [item for item in batch if item.operation.locked] + already_slow:
+            waiting.update(item.operation.ordered_by)
         # What reaches out may concern any run, so all that was submitted later is decided later.
-        reaching = min((item.number for item in already_slow if item.reaches_out), default=self._submitted + 1)
+        reaching = min([item.number for item in already_slow if item.reaches_out], default=self._submitted + 1)
         for item in batch:
             operation = item.operation
             needs: Sequence[Need] = ()
@@ -578,12 +579,10 @@ class Coordinator:
         another_follows: bool = False,
     ) -> None:
         self.cache.absorb(changes)
+        pairs: list[tuple[Operation, Any]] = []
         for item in batch:
-            if item.error is not None or item.future.done():
-                item.deliver()
-            else:
-                item.future.set_result(item.result)
-        pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
+            pairs.append((item.operation, item.result if item.error is None else item.error))
+            item.deliver()
         self.audience.tell(Commit(view.now, changes, pairs, spent, locked), another_follows=another_follows)
 
     def _forget(self, batch: list[Submitted]) -> None:

@@ -33,7 +33,6 @@ class View:
 
     __slots__ = (
         "_answers",
-        "_born",
         "_cache",
         "_changes",
         "_log",
@@ -52,41 +51,35 @@ class View:
         self.may_repeat = False  # the operation being decided may have been committed before: its answer was lost
         self.presumes_no_holds = False
         self._cache = cache
-        self._changes: defaultdict[Table[Any], dict[Key, Any]] = defaultdict(dict)
+        self._changes: defaultdict[Table[Any], dict[Key, Any]] = defaultdict(dict, {RUNS: {}})
         self._log: list[tuple[dict[Key, Any], Key, Any]] = []
         self._answers: dict[Query, dict[Key, Any]] = {}
         self._loose: dict[tuple[Table[Any], Key], Any] = {}
         self._presumed: list[tuple[Table[Any], Key] | Query] = []
-        self._touched: set[str] = set()
-        self._born: set[str] = set()
+        self._touched: dict[str, bool] = {}  # runs that the operation writes, and whether it creates them
 
     # -- reading
 
     def get(self, table: Table[R], key: Key) -> R | None:
         """The row, or None if it is known not to exist."""
-        changed = self._changes.get(table)
-        if changed is not None:
-            row: Any = changed.get(key, MISSING)
-            if row is not MISSING:
-                found: R | None = row
-                return found
-        committed = self._look(table, key)
-        if committed is MISSING:
-            raise NotLoaded((table, key))
-        found = committed
+        row: Any = self._changes[table].get(key, MISSING)
+        if row is MISSING:
+            row = self._look(table, key)
+            if row is MISSING:
+                raise NotLoaded((table, key))
+        found: R | None = row
         return found
 
     def probe(self, table: Table[R], key: Key) -> R | None:
         """Like `get`, but an optimistic View answers None for an unloaded row. On None the caller must insert it."""
-        if not self.optimistic:
-            return self.get(table, key)
-        changed = self._changes.get(table)
-        row: Any = MISSING if changed is None else changed.get(key, MISSING)
+        row: Any = self._changes[table].get(key, MISSING)
         if row is MISSING:
             row = self._look(table, key)
-        if row is MISSING:
-            self._presumed.append((table, key))
-            return None
+            if row is MISSING:
+                if not self.optimistic:
+                    raise NotLoaded((table, key))
+                self._presumed.append((table, key))
+                return None
         found: R | None = row
         return found
 
@@ -118,7 +111,7 @@ class View:
 
     def find(self, query: Query) -> list[Any]:
         """All rows that match, this batch's changes included, in the query's order."""
-        changed = self._changes.get(query.table) or {}
+        changed = self._changes[query.table]
         if query.presumed_empty and self.optimistic and not changed and not self._answers:
             self.presumes_no_holds = True
             return []
@@ -159,7 +152,7 @@ class View:
         cached = self._cache.runs.get(run)
         if cached is None:
             # A run that this very batch creates has nothing stored.
-            return {} if (run,) in self._changes.get(RUNS, ()) else None
+            return {} if (run,) in self._changes[RUNS] else None
         if cached.whole or query in cached.answered or query.within in cached.answered:
             return cached.rows.get(query.table, {})
         return None
@@ -181,7 +174,7 @@ class View:
                     return row
             if cached.whole or (table, key) in cached.absent:
                 return None
-        elif (key[0],) in self._changes.get(RUNS, ()) and table is not RUNS:
+        elif table is not RUNS and (key[0],) in self._changes[RUNS]:
             return None  # the run is being created by this very batch
         return MISSING
 
@@ -202,7 +195,7 @@ class View:
     def insert(self, table: Table[R], row: R) -> None:
         """Add a row that does not exist; the store's unique key has the last word."""
         if table is RUNS:
-            self._born.add(row.id)  # type: ignore[attr-defined]
+            self._touched[row.id] = True  # type: ignore[attr-defined]
         self.put(table, row)
 
     def put(self, table: Table[R], row: R) -> None:
@@ -211,9 +204,10 @@ class View:
         changed = self._changes[table]
         self._log.append((changed, key, changed.get(key, MISSING)))
         changed[key] = row
-        run = key[0] if table.by_run else table.run(row)
-        if run is not None:
-            self._touched.add(run)
+        if table.by_run:
+            self._touched.setdefault(key[0], False)
+        elif (run := table.run(row)) is not None:
+            self._touched.setdefault(run, False)
 
     def put_lease(self, table: Table[R], row: R) -> None:
         """Replace what a claim writes: columns that the token guards, so that the run's version stays (K4)."""
@@ -221,13 +215,13 @@ class View:
         touched = run in self._touched
         self.put(table, row)
         if run is not None and not touched:
-            self._touched.discard(run)
+            del self._touched[run]
 
     def delete(self, table: Table[R], row: R) -> None:
         self._change(table, table.key(row), None)
         run = table.run(row)
         if run is not None:
-            self._touched.add(run)
+            self._touched.setdefault(run, False)
 
     def _change(self, table: Table[Any], key: Key, row: Any) -> None:
         """Replace a row, or the absence of one; the caller knows whether that touches a run."""
@@ -240,7 +234,6 @@ class View:
     def begin(self) -> int:
         """Mark the start of an operation."""
         self._touched.clear()
-        self._born.clear()
         self._presumed.clear()
         return len(self._log)
 
@@ -250,8 +243,8 @@ class View:
             if not self._is_proven(need):
                 raise NotLoaded(need)
         runs = self._changes[RUNS]
-        for run in self._touched:
-            if run in self._born:
+        for run, is_new in self._touched.items():
+            if is_new:
                 continue
             key = (run,)
             changed = runs.get(key, MISSING)
@@ -276,9 +269,9 @@ class View:
 
     def _is_proven(self, need: tuple[Table[Any], Key] | Query) -> bool:
         if isinstance(need, Query):
-            return any(row is not None and need.matches(row) for row in self._changes.get(need.table, {}).values())
+            return any(row is not None and need.matches(row) for row in self._changes[need.table].values())
         table, key = need
-        return self._changes.get(table, {}).get(key) is not None
+        return self._changes[table].get(key) is not None
 
     # -- loading and flushing
 
@@ -312,29 +305,34 @@ class View:
         changes = Changes(self.presumes_no_holds)
         known = self._cache.runs
         for table, changed in self._changes.items():
+            if not changed:  # only read, or taken back
+                continue
             inserts: list[Any] = []
             updates: list[tuple[Any, Any]] = []
             deletes: list[Any] = []
-            in_order = changed.items() if len(changed) == 1 else sorted(changed.items(), key=itemgetter(0))
-            for key, row in in_order:
-                cached = known.get(key[0]) if table is RUNS and not self._loose else None
-                before: Any = self._look(table, key) if cached is None or cached.run is None else cached.run
-                if before is MISSING:
-                    before = None  # presumed absent: the unique key will tell
-                if row is None:
-                    if before is not None:
-                        deletes.append(before)
-                elif before is None:
-                    inserts.append(row)
-                elif before is row:
-                    continue
-                elif table is RUNS or table is WORK:
-                    updates.append((before, row))
-                elif table in PUT_IN_PLACE:  # of the one before
-                    inserts.append(row)
-                else:  # rows of the other tables come and go as a whole: deletes are written before inserts
+            is_updated = table is RUNS or table is WORK
+            for key, row in changed.items() if len(changed) < 2 else sorted(changed.items(), key=itemgetter(0)):
+                before: Any
+                cached = known.get(key[0])
+                if cached is None or self._loose:
+                    before = self._look(table, key)
+                elif table is RUNS:
+                    before = cached.run
+                else:  # as `_look`, but it does not matter whether what is not remembered is known to be absent
+                    rows = cached.rows.get(table)
+                    before = None if rows is None else rows.get(key)
+                if before is None or before is MISSING:  # presumed absent: the unique key will tell
+                    if row is not None:
+                        inserts.append(row)
+                elif row is None:
                     deletes.append(before)
+                elif is_updated:
+                    if before is not row:
+                        updates.append((before, row))
+                elif before is not row:
                     inserts.append(row)
+                    if table not in PUT_IN_PLACE:  # else rows come and go as a whole: deletes are written first
+                        deletes.append(before)
             if inserts:
                 changes.inserts[table] = inserts
             if updates:

@@ -38,7 +38,7 @@ class Announcer:
         self._told = 0  # how often since the last hint
 
     def on_commit(self, commit: Commit) -> None:
-        if commit.ready_queues():
+        if commit.has_ready_work():
             self._pending.add(WORK)
         if commit.ended_runs() or _tells_a_driver(commit):
             self._pending.add(ENDED)
@@ -72,7 +72,8 @@ class Announcer:
 
 def _tells_a_driver(commit: Commit) -> bool:
     """Whether a function that another process may be driving was told something: its turn stays as it is then."""
-    told = {row.run for row in commit.changes.inserts.get(HISTORY, ()) if row.kind in ENTRY_KINDS}
+    entries = commit.changes.inserts.get(HISTORY)
+    told = None if entries is None else {row.run for row in entries if row.kind in ENTRY_KINDS}
     if not told:
         return False
     told -= {operation.run for operation, _ in commit.pairs if isinstance(operation, _DRIVERS_OWN)}
