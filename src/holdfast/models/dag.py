@@ -77,16 +77,10 @@ class DagMachine:
         view.put(RUNS, run)
         for name in graph.entries:
             node = graph.by_id[name]
-            work = replace(
-                item_of(run, node, required=1, now=view.now),
-                completed=1,
-                due=max(operation.due, view.now),
-                parents=NO_PARENTS,
-                ancestry=ancestry_hash(node.id, 1, NO_PARENTS),
-            )
+            work = item_of(run, node, required=1, now=view.now, due=operation.due, parents=NO_PARENTS)
             if operation.override is not None:
                 work = overridden(work, run, operation.override)
-            view.insert(WORK, make_ready(view, run, work, handing))
+            view.insert(WORK, handing.lease(view, work))
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         if is_alone(run, work):  # an action on its own: nothing can follow, whatever the code says now
@@ -97,8 +91,8 @@ class DagMachine:
             self._differs(view, run, graph, handing, definitions)
             return
         if work.node in graph.by_id:  # else it was leased when its node was removed: it counts for nothing
-            run = replace(run, remaining=run.remaining - 1)
-            run = self._count_in_all(view, run, graph, work, handing)
+            started = self._count_in_all(view, run, graph, work, handing)
+            run = replace(run, remaining=run.remaining - 1, active=run.active + started)
         self._go_on(view, run)
 
     def give_up(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
@@ -230,8 +224,8 @@ class DagMachine:
 
     # -- counting
 
-    def _count_in_all(self, view: View, run: Run, graph: Graph, parent: Work, handing: Handing) -> Run:
-        """Whatever depends on `parent` has one parent more that is satisfied.
+    def _count_in_all(self, view: View, run: Run, graph: Graph, parent: Work, handing: Handing) -> int:
+        """Whatever depends on `parent` has one parent more that is satisfied; how many of them became active.
 
         What is read for them is read together: a node that very many follow must not cost a round trip for each.
         """
@@ -245,9 +239,10 @@ class DagMachine:
             if len(node.depends_on) > 1 and len(node.depends_on) == 1 + (work.completed if work else 0):
                 joins.append(node)  # and this is the last that it waited for
         above = _ancestries(view, run, joins, parent) if joins else {parent.node: parent.ancestry or ""}
+        started = 0
         for node, work in items:
-            run = self._count(view, run, node, work, above, handing)
-        return run
+            started += self._count(view, run, node, work, above, handing)
+        return started
 
     def _count(
         self,
@@ -257,9 +252,14 @@ class DagMachine:
         work: Work | None,
         above: dict[str, str],
         handing: Handing,
-    ) -> Run:
+    ) -> bool:
         """One parent more of `node` is satisfied; `above` names the attempts of all of them if this is the last."""
-        known = work is not None
+        known, began = work is not None, False
+        if work is None and len(node.depends_on) == 1:  # the common case: ready as it is made
+            parents = parents_hash([above[node.depends_on[0]]])
+            work = item_of(run, node, required=1, now=view.now, parents=parents)
+            view.insert(WORK, handing.lease(view, work))
+            return True
         if work is None:
             work = item_of(run, node, required=len(node.depends_on), now=view.now)
         elif work.completed >= work.required:
@@ -278,8 +278,7 @@ class DagMachine:
                 parents=parents,
                 ancestry=ancestry_hash(node.id, 1, parents),
             )
-            work = handing.lease(view, work)
-            run = replace(run, active=run.active + 1)
+            work, began = handing.lease(view, work), True
         else:
             work = replace(work, completed=work.completed + 1)
         if known:
@@ -287,19 +286,19 @@ class DagMachine:
         else:
             view.insert(WORK, work)
         if work.completed == work.required and work.status in ATTEMPTED:
-            run = self._ready_again(view, run, node, above, handing)
-        return run
+            began = self._ready_again(view, run, node, above, handing)
+        return began
 
-    def _ready_again(self, view: View, run: Run, node: Node, above: dict[str, str], handing: Handing) -> Run:
+    def _ready_again(self, view: View, run: Run, node: Node, above: dict[str, str], handing: Handing) -> bool:
         """A later attempt that a changed graph put something new before: it waited as the first one did."""
         latest: Work = view.find(Attempts(run.id, frozenset({node.id})))[-1]
         if latest.status != BLOCKED or any(wait.address == node.id for wait in view.find(WaitsOf(run.id))):
-            return run
+            return False
         parents = parents_hash([above[name] for name in node.depends_on if name in above])
         ancestry = ancestry_hash(node.id, latest.attempt, parents)
         latest = replace(latest, due=view.now, parents=parents, ancestry=ancestry)
         view.put(WORK, make_ready(view, run, latest, handing))
-        return replace(run, active=run.active + 1)
+        return True
 
     def _differs(self, view: View, run: Run, graph: Graph | None, handing: Handing, definitions: Definitions) -> None:
         """Something was settled here, and the run's counts agree with another graph than this process's."""

@@ -6,19 +6,22 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.graph import Node
-from holdfast.core.ids import parents_hash
+from holdfast.core.ids import ancestry_hash, parents_hash
 from holdfast.core.operations import PolicyOverride
-from holdfast.core.rows import BLOCKED, JOB, NODE, Run, Work
+from holdfast.core.rows import BLOCKED, GATE_OPEN, JOB, NODE, READY, Run, Work
+from holdfast.models.delivery import gate_for
 
 NO_PARENTS = parents_hash([])
 BUILT = "built-"
 NOT_IN_GRAPH = b'{"notes":["skipped: the graph had no such node any more"]}'
 
 
-def item_of(run: Run, node: Node, *, required: int, now: int) -> Work:
-    """The first attempt of a node, blocked."""
+def item_of(run: Run, node: Node, *, required: int, now: int, due: int = 0, parents: str | None = None) -> Work:
+    """The first attempt of a node: blocked, or if the attempts that it follows are named, ready."""
     name, kind = needed(run, node)
-    timeout = node.policy.timeout_seconds
+    policy = node.policy
+    timeout = policy.timeout_seconds
+    due = max(due, now)
     return Work(
         run=run.id,
         node=node.id,
@@ -26,13 +29,17 @@ def item_of(run: Run, node: Node, *, required: int, now: int) -> Work:
         workflow=run.workflow,
         kind=kind,
         name=name,
-        status=BLOCKED,
+        status=BLOCKED if parents is None else READY,
         required=required,
-        queue=node.policy.queue or run.queue,
+        completed=0 if parents is None else required,
+        queue=policy.queue or run.queue,
         priority=run.priority,
-        due=now,
+        gate=GATE_OPEN if parents is None else gate_for(run, due, now),
+        due=due,
         timeout=None if timeout is None else int(timeout * 1_000_000),
         payload=node.args,
+        parents=parents,
+        ancestry=None if parents is None else ancestry_hash(node.id, 1, parents),
         created=now,
     )
 

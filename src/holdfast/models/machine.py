@@ -156,8 +156,8 @@ class Handing:
         if not self.handed:
             return ()
         handed = []
-        for run, node, attempt in self.handed:
-            work, row = view.get(WORK, (run, node, attempt)), view.run(run)
+        for key in self.handed:
+            work, row = view.get(WORK, key), view.get(RUNS, (key[0],))
             if work is not None and row is not None and work.status == LEASED:
                 handed.append(Handed(work, row))
         return tuple(handed)
