@@ -58,7 +58,7 @@ from holdfast.runtime.flow_work import SETTLED_BY_FLOWS, FlowWork
 from holdfast.runtime.folds import submit
 from holdfast.runtime.instance_work import InstanceWork
 from holdfast.runtime.invocation import Invocation, discard, invocation_of
-from holdfast.runtime.outcome import Meter, Metered
+from holdfast.runtime.outcome import Meter, metered
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
 from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
@@ -311,7 +311,7 @@ class AttemptRunner:
             if invocation.is_async:
                 entered_as = current_context.set(context)  # `entered`, without its three calls
                 try:
-                    value = await (Metered(meter, invocation.call()) if attempt.metered else invocation.call())
+                    value = await (metered(meter, invocation.call()) if attempt.metered else invocation.call())
                 finally:
                     current_context.reset(entered_as)
             else:
@@ -369,7 +369,7 @@ class AttemptRunner:
         answer = await self._threads.run(_in_context, context, attempt.meter, condition)
         if inspect.isawaitable(answer):
             with entered(context):
-                answer = await Metered(attempt.meter, answer)
+                answer = await metered(attempt.meter, answer)
         return answer
 
     async def _call_process(self, attempt: Attempt, invocation: Invocation, action: Action[..., Any]) -> bytes:

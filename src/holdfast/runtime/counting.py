@@ -24,9 +24,10 @@ class Counting:
             metrics.observe(t.LOAD_SECONDS, commit.spent.load)
         completions = 0
         for operation, result in commit.pairs:
-            if isinstance(result, BaseException):
-                metrics.count(t.REFUSED_OPERATIONS)
-            elif not isinstance(result, Settled) or result.verdict != RECORDED:
+            if not isinstance(result, Settled):
+                if isinstance(result, BaseException):
+                    metrics.count(t.REFUSED_OPERATIONS)
+            elif result.verdict != RECORDED:
                 continue
             elif isinstance(operation, CompleteWork):
                 completions += 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import reprlib
 import time
+import types
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
@@ -62,7 +63,8 @@ class Meter(msgspec.Struct, eq=False, gc=False):
         self.returned = cut(text)
 
     def outcome(self, worker: str, wall_seconds: float, notes: list[str]) -> bytes:
-        outcome = _Outcome(worker, round(wall_seconds, 6), round(self.cpu_seconds, 6), self.bytes_in, self.bytes_out)
+        wall, cpu = int(wall_seconds * 1e6) / 1e6, int(self.cpu_seconds * 1e6) / 1e6  # `round` takes four times as long
+        outcome = _Outcome(worker, wall, cpu, self.bytes_in, self.bytes_out)
         if self.returned is not None:
             outcome.returned = self.returned
         if notes:
@@ -70,37 +72,27 @@ class Meter(msgspec.Struct, eq=False, gc=False):
         return _encode(outcome)
 
 
-class Metered:
-    """An awaitable that hands everything on to another one, and counts the time that it runs.
-
-    Only the time between its own pauses is counted, not what others do meanwhile.
-    """
-
-    __slots__ = ("_awaitable", "_meter")
-
-    def __init__(self, meter: Meter, awaitable: Awaitable[Any]) -> None:
-        self._meter = meter
-        self._awaitable = awaitable
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        meter, inner, thread_time = self._meter, self._awaitable.__await__(), time.thread_time
-        thrown: BaseException | None = None
-        while True:
-            began = thread_time()
-            try:
-                pause = inner.send(None) if thrown is None else inner.throw(thrown)
-            except StopIteration as done:
-                return done.value
-            finally:
-                meter.cpu_seconds += thread_time() - began
-            thrown = None
-            try:
-                yield pause
-            except GeneratorExit:
-                inner.close()
-                raise
-            except BaseException as error:
-                thrown = error
+@types.coroutine
+def metered(meter: Meter, awaitable: Awaitable[Any]) -> Generator[Any, Any, Any]:
+    """Await it, and count the time that it runs: only that between its own pauses, not what others do meanwhile."""
+    inner, thread_time = awaitable.__await__(), time.thread_time
+    thrown: BaseException | None = None
+    while True:
+        began = thread_time()
+        try:
+            pause = inner.send(None) if thrown is None else inner.throw(thrown)
+        except StopIteration as done:
+            return done.value
+        finally:
+            meter.cpu_seconds += thread_time() - began
+        thrown = None
+        try:
+            yield pause
+        except GeneratorExit:
+            inner.close()
+            raise
+        except BaseException as error:
+            thrown = error
 
 
 def cut(text: str) -> str:

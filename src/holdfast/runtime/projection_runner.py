@@ -97,8 +97,9 @@ class ProjectionRunner:
 
     def on_commit(self, commit: Commit) -> None:
         """New events, projections that somebody may own, and owned ones that somebody stopped."""
-        changes = commit.changes
-        if STREAM in changes.inserts:
+        if not self._definitions.projections():
+            return  # what other processes project is theirs
+        if STREAM in commit.changes.inserts:
             self._look_now.set()
         for work in commit.work:
             if work.kind == PROJECTION:

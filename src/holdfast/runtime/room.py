@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class Room:
-    """A completion's own slot, and free ones, reserved meanwhile: two must not offer the same one."""
+    """A chain's own slot, and free ones that a completion reserves meanwhile: two must not offer the same one."""
 
-    __slots__ = ("_own", "_taken", "_worker")
+    __slots__ = ("_taken", "_worker", "own")
 
-    def __init__(self, worker: Worker, own: int) -> None:
+    def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._own = own
         self._taken = 0
+        self.own = 1  # 0: the chain was long, and others wait for its slot
 
     def offer(self) -> Offer | None:
         worker = self._worker
@@ -28,7 +28,7 @@ class Room:
             return None
         # Two completions must not offer the same free slot, or the bound on concurrency would not hold.
         self._taken = worker.lend()
-        room = self._own + self._taken
+        room = self.own + self._taken
         return Offer(worker=worker.id, room=room, queues=worker.queues) if room > 0 else None
 
     def give_back(self) -> None:

@@ -106,13 +106,13 @@ class Levels:
     """Gauges that several parts of a process raise and lower together, such as its workers. For one event loop."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._values: dict[str, int] = {}
+        self._gauge = metrics.gauge
+        self._values: defaultdict[str, int] = defaultdict(int)
 
     def change(self, name: str, by: int) -> None:
         """Raise a gauge, or lower it with a negative number."""
-        value = self._values[name] = self._values.get(name, 0) + by
-        self._metrics.gauge(name, value)
+        self._values[name] += by
+        self._gauge(name, self._values[name])
 
 
 MOST_UNSORTED = 512

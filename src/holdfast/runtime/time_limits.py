@@ -17,39 +17,30 @@ _NEVER: Final = float("inf")
 class TimeLimits:
     """Gives blocks that are cut short with TimeoutError, as `asyncio.timeout` does. For the tasks of one event loop."""
 
-    __slots__ = ("_ends", "_looks_at", "_timer")
+    __slots__ = ("_timer", "ends", "looks_at")
 
     def __init__(self) -> None:
-        self._ends: dict[_Limit, float] = {}
-        self._looks_at = _NEVER
+        self.ends: dict[_Limit, float] = {}
+        self.looks_at = _NEVER
         self._timer: asyncio.TimerHandle | None = None
 
     def __call__(self, seconds: float | None) -> _Limit:
         return _Limit(self, seconds)
 
-    def begin(self, limit: _Limit, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        end = self._ends[limit] = loop.time() + seconds
-        if end < self._looks_at:
-            self._look_at(loop, end)
-
-    def end(self, limit: _Limit) -> None:
-        self._ends.pop(limit, None)
-
-    def _look_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+    def look_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._looks_at, self._timer = when, loop.call_at(when, self._look)
+        self.looks_at, self._timer = when, loop.call_at(when, self._look)
 
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
-        self._looks_at, self._timer = _NEVER, None
+        self.looks_at, self._timer = _NEVER, None
         now = loop.time()
-        for limit in [limit for limit, end in self._ends.items() if end <= now]:
-            del self._ends[limit]
+        for limit in [limit for limit, end in self.ends.items() if end <= now]:
+            del self.ends[limit]
             limit.expire()
-        if self._ends:
-            self._look_at(loop, min(self._ends.values()))
+        if self.ends:
+            self.look_at(loop, min(self.ends.values()))
 
 
 class _Limit:
@@ -61,22 +52,24 @@ class _Limit:
         self._limits = limits
         self._seconds = seconds
         self._expired = False
-        self._cancelling = 0
-        self._task: asyncio.Task[object] | None = None
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.current_task()
-        if self._task is None:
+        task = asyncio.current_task()
+        if task is None:
             raise RuntimeError("a time limit is for code that runs in a task")
-        self._cancelling = self._task.cancelling()
+        self._task: asyncio.Task[object] | None = task
+        self._cancelling = task.cancelling()
         if self._seconds is not None:
-            self._limits.begin(self, self._seconds)
+            loop, limits = task.get_loop(), self._limits
+            end = limits.ends[self] = loop.time() + self._seconds
+            if end < limits.looks_at:
+                limits.look_at(loop, end)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._limits.end(self)
+        self._limits.ends.pop(self, None)
         task, self._task = self._task, None
         # A cancel that others asked for meanwhile stays one.
         ours = self._expired and task is not None and task.uncancel() <= self._cancelling

@@ -419,18 +419,16 @@ class Worker:
         """Run an item, and whatever the commit that settled it handed over to us."""
         streak, following_key = 0, attempt.key
         following: Attempt | None = attempt
+        room = Room(self)
         while following is not None:
             attempt, key, following = following, following_key, None
             try:
                 streak += 1
-                room = Room(self, 0 if self._backlog and streak >= HANDOVER_STREAK else 1)
-                try:
-                    if attempt.work.kind == TURN:
-                        settled = await self._driver.drive(attempt.work, attempt.run)
-                    else:
-                        settled = await self._runner.run(attempt, room.offer)
-                finally:
-                    room.give_back()
+                room.own = 0 if streak >= HANDOVER_STREAK and self._backlog else 1
+                if attempt.work.kind == TURN:
+                    settled = await self._driver.drive(attempt.work, attempt.run)
+                else:
+                    settled = await self._runner.run(attempt, room.offer)
             except asyncio.CancelledError:
                 if not attempt.stop_requested:
                     self._running.pop(key, None)
@@ -444,6 +442,7 @@ class Worker:
                 log.exception("%s was not settled", named(attempt.work), extra=log_keys(attempt.work))
                 settled = await bury(self._coordinator, attempt.work, error)
             finally:
+                room.give_back()
                 self._running.pop(key, None)
                 left = self._leaving.has_left(key)
                 self._own.has_run(attempt.work)
