@@ -7,6 +7,7 @@ values with one by decoding what was just encoded and comparing.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Final, NoReturn
 
@@ -17,7 +18,6 @@ from holdfast.core.codec_formats import JSON, MSGPACK, Codec
 from holdfast.core.codec_hooks import encode_hook
 from holdfast.core.codec_shape import UNTYPED, Shape, display, shape_of, unchanged
 from holdfast.core.errors import PayloadRefused, PayloadTooLarge, UsageError
-from holdfast.core.ids import sha256_hex
 
 DEFAULT_LIMIT_BYTES: Final = 2 * 1024 * 1024
 LONGEST_TAG: Final = 64
@@ -178,7 +178,7 @@ def _try_out(codec: Codec) -> None:
 
 def digest(data: bytes) -> str:
     """The sha256 of the bytes in hex. Compare inputs by the digest of their canonical form, not of stored bytes."""
-    return sha256_hex(data)
+    return hashlib.sha256(data).hexdigest()
 
 
 def _refuse(where: str, fault: Fault) -> NoReturn:

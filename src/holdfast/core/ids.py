@@ -6,23 +6,7 @@ import hashlib
 from functools import lru_cache
 from typing import Final
 
-# Python's own: for a few bytes twice as fast as OpenSSL's, which looks its algorithm up each time.
-try:
-    from _sha2 import sha256 as _sha256_of_short  # type: ignore[import-not-found]
-except ImportError:  # before 3.12
-    try:
-        from _sha256 import sha256 as _sha256_of_short  # type: ignore[import-not-found]
-    except ImportError:
-        from hashlib import sha256 as _sha256_of_short
-
 _SHARED: Final = 8192  # runs of one workflow in which nothing was retried have the same ancestries
-_SHORT: Final = 4096  # bytes
-
-
-def sha256_hex(data: bytes) -> str:
-    """The sha256 of the bytes in hex."""
-    text: str = (_sha256_of_short(data) if len(data) < _SHORT else hashlib.sha256(data)).hexdigest()
-    return text
 
 
 def uuid7(milliseconds: int, random_bits: int) -> str:
@@ -55,7 +39,7 @@ def instance_id(workflow: str, key: str) -> str:
 def hashed(*parts: str) -> str:
     """sha256 over length-prefixed parts, so that no two lists of parts share an encoding."""
     encoded = [part.encode() for part in parts]
-    return sha256_hex(b"".join([len(data).to_bytes(8, "big") + data for data in encoded]))
+    return hashlib.sha256(b"".join([len(data).to_bytes(8, "big") + data for data in encoded])).hexdigest()
 
 
 def parents_hash(ancestries: list[str]) -> str:
