@@ -112,6 +112,7 @@ ON_SQLITE: dict[str, set[str]] = {
     "promote": {"work_delayed"},
     "ready_before": {"work_claimable"},
     "update_runs_step": {"runs"},
+    "update_runs_ended": {"runs"},
     "update_runs_input": {"runs"},
     "update_runs_full": {"runs"},
     "update_work_settled": {"work"},

@@ -31,7 +31,12 @@ from tests.kernel.kernels import complete, opened_kernel, start
 from tests.store.conformance.rows import a_run, a_work, put
 from tests.support.stores import KINDS, SHARED_KINDS, Site, VirtualClock, change, every_row, site_for
 
-RUN_CHANGES: dict[str, dict[str, Any]] = {"step": {"active": 2}, "input": {"base": 2}, "full": {"reason": "why"}}
+RUN_CHANGES: dict[str, dict[str, Any]] = {
+    "step": {"active": 2},
+    "ended": {"finished": 2},
+    "input": {"base": 2},
+    "full": {"reason": "why"},
+}
 WORK_CHANGES: dict[str, dict[str, Any]] = {
     "settled": {"result": b"1"},
     "failed": {"error": b"1"},  # of the same shape, and a statement of its own on SQLite
@@ -98,6 +103,18 @@ async def test_k1_a_run_is_guarded_by_its_version_also_with_an_item_of_it(site: 
         new = replace(stored, version=6, **RUN_CHANGES[shape])
         assert not await is_refused(store, (stored, new), settled, *beside)
         assert (await every_row(store))["runs"][0] == new
+
+
+@pytest.mark.parametrize("shape", RUN_CHANGES)
+@pytest.mark.parametrize("beside", RUN_CHANGES)
+async def test_k1_runs_that_change_in_different_ways_are_written_together(site: Site, shape: str, beside: str) -> None:
+    """K1: the one statement for both has every column that either of them changes."""
+    runs = a_run("r1"), a_run("r2")
+    new = [replace(run, version=2, **RUN_CHANGES[each]) for run, each in zip(runs, (shape, beside), strict=True)]
+    async with site.opened(VirtualClock()) as store:
+        await put(store, *runs)
+        assert not await is_refused(store, *zip(runs, new, strict=True))
+        assert (await every_row(store))["runs"] == new
 
 
 @pytest.mark.parametrize("alone", [True, False])

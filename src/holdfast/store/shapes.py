@@ -1,8 +1,9 @@
 """Which columns an ordinary step changes, and which it leaves alone: what is not changed is neither sent nor written.
 
-An ordinary step moves a run on (`RUN_STEP`) and settles a work item (`WORK_SETTLE`). An input of a decider counts
-besides (`RUN_COUNTS`); runs that end, pause or are taken up again change other columns too, and so does work that is
-counted, parked or claimed. Work that follows another graph, and a timer that is set anew, change as a whole.
+An ordinary step moves a run on (`RUN_STEP`) and settles a work item (`WORK_SETTLE`); its last one ends it (`RUN_END`).
+An input of a decider counts besides (`RUN_COUNTS`). Runs that fail, pause or are taken up again change other columns
+too, and so does work that is counted, parked or claimed. Work that follows another graph, and a timer that is set anew,
+change as a whole.
 """
 
 from __future__ import annotations
@@ -12,19 +13,12 @@ from typing import Any
 
 RUN_STEP = ("version", "status", "remaining", "active", "gave_up", "entries", "started", "updated")
 RUN_COUNTS = ("token", "base", "mailbox", "due")
-RUN_REST = (
-    "result",
-    "error",
-    "definition",
-    "awaited",
-    "superseded",
-    "reason",
-    "finished",
-    "signature",
-    "adopted",
+RUN_END = ("result", "finished")
+RUN_REST = ("error", "definition", "awaited", "superseded", "reason", "signature", "adopted")
+RUN_FULL = RUN_STEP + RUN_COUNTS + RUN_END + RUN_REST
+run_step, run_counts, run_end, run_rest = (
+    attrgetter(*columns) for columns in (RUN_STEP, RUN_COUNTS, RUN_END, RUN_REST)
 )
-run_step, run_counts, run_rest = attrgetter(*RUN_STEP), attrgetter(*RUN_COUNTS), attrgetter(*RUN_REST)
-run_input, run_full = attrgetter(*RUN_STEP, *RUN_COUNTS), attrgetter(*RUN_STEP, *RUN_COUNTS, *RUN_REST)
 
 WORK_SETTLE = ("status", "result", "error", "outcome", "finished")
 WORK_OTHER = ("completed", "token", "gate", "due", "worker", "parents", "ancestry", "failures", "losses", "started")
@@ -53,13 +47,14 @@ Pairs = list[tuple[Any, Any]]
 
 
 def run_shape(runs: Pairs) -> str:
-    """The narrowest shape that holds every change of these runs: step, input or full."""
+    """The narrowest shape that holds every change of these runs: step, ended, input or full."""
     shape = "step"
     for old, new in runs:
         own = run_shape_of(old, new)
-        if own == "full":
-            return own
-        shape = own if shape == "step" else shape
+        if own != "step" and own != shape:
+            if own == "full" or shape != "step":
+                return "full"
+            shape = own
     return shape
 
 
@@ -77,7 +72,9 @@ def work_shape(work: Pairs) -> str:
 def run_shape_of(old: Any, new: Any) -> str:
     if run_rest(old) != run_rest(new):
         return "full"
-    return "step" if run_counts(old) == run_counts(new) else "input"
+    if run_end(old) == run_end(new):
+        return "step" if run_counts(old) == run_counts(new) else "input"
+    return "ended" if run_counts(old) == run_counts(new) else "full"
 
 
 def work_shape_of(old: Any, new: Any) -> str:
@@ -86,5 +83,10 @@ def work_shape_of(old: Any, new: Any) -> str:
     return "full" if work_defined(old) == work_defined(new) else "whole"
 
 
-RUN_SHAPES = {"step": run_step, "input": run_input, "full": run_full}
+RUN_SHAPES = {
+    "step": run_step,
+    "ended": attrgetter(*RUN_STEP, *RUN_END),
+    "input": attrgetter(*RUN_STEP, *RUN_COUNTS),
+    "full": attrgetter(*RUN_FULL),
+}
 WORK_SHAPES = {"settled": work_settle, "full": work_full, "whole": work_whole}

@@ -19,8 +19,9 @@ from holdfast.core.rows import RUNS, STREAM, TABLES, WORK
 from holdfast.store.contract import WorkerRow
 from holdfast.store.shapes import (
     RUN_COUNTS,
+    RUN_END,
+    RUN_FULL,
     RUN_OPEN,
-    RUN_REST,
     RUN_STEP,
     WORK_DEFINED,
     WORK_OPEN,
@@ -43,7 +44,8 @@ _COLUMNS = _TABLES | {
     "newwork": tuple(name for name in WORK.columns if name not in WORK_OPEN),
     "runstep": RUN_STEP,
     "runinput": RUN_STEP + RUN_COUNTS,
-    "runfull": RUN_STEP + RUN_COUNTS + RUN_REST,
+    "runended": RUN_STEP + RUN_END,
+    "runfull": RUN_FULL,
     "worksettled": WORK_SETTLE,
     "workfull": WORK_SETTLE + WORK_OTHER,
     "workwhole": WORK_SETTLE + WORK_OTHER + WORK_DEFINED,

@@ -11,6 +11,16 @@ l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version =
 ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.remaining, active = g.active,
     gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated
   FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
+-- name: flush_runs_ended
+-- The same with what the last step of a run changes besides.
+g AS (SELECT * FROM unnest($?::text[], $?::bigint[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[],
+    $?::bigint[], $?::bigint[], $?::bytea[], $?::bigint[]) g(id, expect, version, status, remaining, active, gave_up, entries,
+    started, updated, result, finished)),
+l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version = g.expect ORDER BY r.id FOR NO KEY UPDATE OF r)
+-- name: flush_runs_ended_update
+ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.remaining, active = g.active,
+    gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated, result = g.result, finished = g.finished
+  FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
 -- name: flush_runs_input
 -- The same with what a decider counts at every input.
 g AS (SELECT * FROM unnest($?::text[], $?::bigint[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[],
@@ -23,18 +33,18 @@ ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.r
     mailbox = g.mailbox, due = g.due
   FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
 -- name: flush_runs_full
--- The same with every column that may change, for batches in which a run ends, pauses or is taken up again.
+-- The same with every column that may change, for batches in which a run fails, pauses or is taken up again.
 g AS (SELECT * FROM unnest($?::text[], $?::bigint[], $?::bigint[], $?::text[], $?::int[], $?::int[], $?::int[], $?::bigint[],
-    $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::int[], $?::bigint[], $?::bytea[], $?::bytea[], $?::text[],
-    $?::boolean[], $?::boolean[], $?::text[], $?::bigint[], $?::text[], $?::bigint[]) g(id, expect, version, status, remaining,
-    active, gave_up, entries, started, updated, token, base, mailbox, due, result, error, definition, awaited, superseded,
-    reason, finished, signature, adopted)),
+    $?::bigint[], $?::bigint[], $?::bigint[], $?::bigint[], $?::int[], $?::bigint[], $?::bytea[], $?::bigint[], $?::bytea[],
+    $?::text[], $?::boolean[], $?::boolean[], $?::text[], $?::text[], $?::bigint[]) g(id, expect, version, status, remaining,
+    active, gave_up, entries, started, updated, token, base, mailbox, due, result, finished, error, definition, awaited,
+    superseded, reason, signature, adopted)),
 l AS MATERIALIZED (SELECT r.id FROM runs r JOIN g ON r.id = g.id AND r.version = g.expect ORDER BY r.id FOR NO KEY UPDATE OF r)
 -- name: flush_runs_full_update
 ur AS (UPDATE runs r SET version = g.version, status = g.status, remaining = g.remaining, active = g.active,
     gave_up = g.gave_up, entries = g.entries, started = g.started, updated = g.updated, token = g.token, base = g.base,
-    mailbox = g.mailbox, due = g.due, result = g.result, error = g.error, definition = g.definition, awaited = g.awaited,
-    superseded = g.superseded, reason = g.reason, finished = g.finished, signature = g.signature, adopted = g.adopted
+    mailbox = g.mailbox, due = g.due, result = g.result, finished = g.finished, error = g.error, definition = g.definition,
+    awaited = g.awaited, superseded = g.superseded, reason = g.reason, signature = g.signature, adopted = g.adopted
   FROM g WHERE r.id = g.id AND (SELECT ok FROM a) RETURNING r.id)
 -- name: flush_no_runs
 l AS (SELECT ''::text AS id WHERE false)
@@ -222,12 +232,16 @@ ut AS (UPDATE work SET {workfull=} WHERE run = (SELECT id FROM l) AND node = $? 
 ut AS (UPDATE work SET {workwhole=} WHERE run = (SELECT id FROM l) AND node = $? AND attempt = $? AND token = $? RETURNING run)
 -- name: lone_run_step_after_work
 ur AS (UPDATE runs SET {runstep=} WHERE id = (SELECT run FROM ut) RETURNING id)
+-- name: lone_run_ended_after_work
+ur AS (UPDATE runs SET {runended=} WHERE id = (SELECT run FROM ut) RETURNING id)
 -- name: lone_run_input_after_work
 ur AS (UPDATE runs SET {runinput=} WHERE id = (SELECT run FROM ut) RETURNING id)
 -- name: lone_run_full_after_work
 ur AS (UPDATE runs SET {runfull=} WHERE id = (SELECT run FROM ut) RETURNING id)
 -- name: lone_run_step_after_lock
 ur AS (UPDATE runs SET {runstep=} WHERE id = (SELECT id FROM l) RETURNING id)
+-- name: lone_run_ended_after_lock
+ur AS (UPDATE runs SET {runended=} WHERE id = (SELECT id FROM l) RETURNING id)
 -- name: lone_run_input_after_lock
 ur AS (UPDATE runs SET {runinput=} WHERE id = (SELECT id FROM l) RETURNING id)
 -- name: lone_run_full_after_lock
@@ -235,6 +249,8 @@ ur AS (UPDATE runs SET {runfull=} WHERE id = (SELECT id FROM l) RETURNING id)
 -- name: lone_run_step
 -- Without an item the run's version is all that has to be guarded, and its update is the lock.
 ur AS (UPDATE runs SET {runstep=} WHERE id = $? AND version = $? RETURNING id)
+-- name: lone_run_ended
+ur AS (UPDATE runs SET {runended=} WHERE id = $? AND version = $? RETURNING id)
 -- name: lone_run_input
 ur AS (UPDATE runs SET {runinput=} WHERE id = $? AND version = $? RETURNING id)
 -- name: lone_run_full

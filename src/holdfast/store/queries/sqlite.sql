@@ -41,6 +41,11 @@ INSERT INTO observations ({observations}) VALUES ({observations?})
 -- What an ordinary step changes: half the work, and no index of runs is looked at.
 UPDATE runs SET version = ?, status = ?, remaining = ?, active = ?, gave_up = ?, entries = ?, started = ?, updated = ?
 WHERE id = ? AND version = ?
+-- name: update_runs_ended
+-- With what its last step changes besides.
+UPDATE runs SET version = ?, status = ?, remaining = ?, active = ?, gave_up = ?, entries = ?, started = ?, updated = ?,
+  result = ?, finished = ?
+WHERE id = ? AND version = ?
 -- name: update_runs_input
 -- With what a decider counts at every input.
 UPDATE runs SET version = ?, status = ?, remaining = ?, active = ?, gave_up = ?, entries = ?, started = ?, updated = ?,
@@ -49,8 +54,8 @@ WHERE id = ? AND version = ?
 -- name: update_runs_full
 -- Guarded by the version that the decision saw.
 UPDATE runs SET version = ?, status = ?, remaining = ?, active = ?, gave_up = ?, entries = ?, started = ?, updated = ?,
-  token = ?, base = ?, mailbox = ?, due = ?, result = ?, error = ?, definition = ?, awaited = ?, superseded = ?, reason = ?,
-  finished = ?, signature = ?, adopted = ?
+  token = ?, base = ?, mailbox = ?, due = ?, result = ?, finished = ?, error = ?, definition = ?, awaited = ?, superseded = ?,
+  reason = ?, signature = ?, adopted = ?
 WHERE id = ? AND version = ?
 
 -- name: insert_runs_new
