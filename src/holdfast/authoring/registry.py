@@ -107,7 +107,6 @@ class Registry:
     def __init__(self) -> None:
         self._actions: dict[str, Registered] = {}
         self._workflows: dict[str, Registered] = {}
-        self._workflows_view = MappingProxyType(self._workflows)  # asked for several times with every step
         self._events: dict[str, Event[Any]] = {}
         self.version = 0  # grows with every definition, so that what is derived from the names can be kept
 
@@ -122,7 +121,7 @@ class Registry:
     @property
     def workflows(self) -> Mapping[str, Registered]:
         """Workflows by name and by alias, read-only."""
-        return self._workflows_view
+        return MappingProxyType(self._workflows)
 
     @property
     def events(self) -> Mapping[str, Event[Any]]:
