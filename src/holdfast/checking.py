@@ -8,6 +8,7 @@ that it has stored is read (`decider_checking`), of a state graph's run the step
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,7 @@ async def check_runs(engine: Engine, workflows: Iterable[str] | None = None) -> 
             rows = await engine.store.find(FindRuns(workflow=workflow, status=OPEN, limit=PAGE, after=after))
             for row in rows:
                 yield await check_run(engine, row)
+                await asyncio.sleep(0)  # there may be very many, and others have work to do
             if len(rows) < PAGE:
                 break
             after = rows[-1].id

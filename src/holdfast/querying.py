@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import UsageError
@@ -19,6 +20,6 @@ async def answer_query(engine: Engine, run: Run, name: str) -> Any:
 
     function = await replayed(engine.store, engine.definitions, engine.codecs, run)
     try:
-        return function.query(name)
+        return contextvars.copy_context().run(function.query, name)  # what it sets is not the caller's
     finally:
         function.evict()

@@ -125,6 +125,11 @@ class FunctionDriver:
             elif row.run in self._resting:
                 self._noted.setdefault(row.run, []).append(row)
 
+    def has_calls(self, run: str) -> bool:
+        """Whether calls of a function that is driven here are running, which it may have left behind."""
+        function = self._driven.get(run)
+        return function is not None and bool(function.running)
+
     def waiting_for_others(self) -> list[str]:
         """Runs that are driven here and wait for something from outside: another process may have written it."""
         driven = self._driven.items()

@@ -448,8 +448,12 @@ class LiveFunction:
         if self.over:
             self.loop.evict()
             return
-        # Coroutines are closed in the context of whoever closes them: without the run in it, an action that is
-        # awaited in a `finally` would be a plain call, and would really run.
+        # Coroutines are closed in the context of whoever closes them. In a copy of it, since what a `finally` sets must
+        # not reach the caller, nor the run that is driven next.
+        contextvars.copy_context().run(self._close)
+
+    def _close(self) -> None:
+        # Without the run, an action that is awaited in a `finally` would be a plain call, and would really run.
         with entered_function(self):
             self.loop.evict()
 

@@ -6,7 +6,7 @@ than a worker has: whoever leaves has finished.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.batches import Submitted
 from holdfast.core.operations import CompleteWork
@@ -15,10 +15,15 @@ from holdfast.runtime.own_leases import Item
 
 
 class Leaving:
-    """The items of one worker whose completions are under way and hand nothing over."""
+    """The items of one worker whose completions are under way and hand nothing over: at most as many as it has slots.
 
-    def __init__(self, running: Mapping[Item, Attempt]) -> None:
+    Of a function that has returned, calls may still be running; `has_calls` knows of them.
+    """
+
+    def __init__(self, running: Mapping[Item, Attempt], most: int, has_calls: Callable[[str], bool]) -> None:
         self._running = running
+        self._most = most  # completions may be held up for long, by whoever has locked their runs
+        self._has_calls = has_calls
         self._items: set[Item] = set()
 
     def __len__(self) -> int:
@@ -31,7 +36,7 @@ class Leaving:
             operation = each.operation
             if type(operation) is CompleteWork and each.error is None and not each.result.handed:
                 item = (operation.run, operation.node, operation.attempt)
-                if item in self._running:
+                if item in self._running and len(self._items) < self._most and not self._has_calls(operation.run):
                     self._items.add(item)
         return len(self._items) > before
 

@@ -98,7 +98,6 @@ class Worker:
         self._running: dict[tuple[str, str, int], Attempt] = {}
         self._next: dict[tuple[str, str, int], Handed] = {}  # the same item again, for when it has left `_running`
         self._reserved = 0
-        self._leaving = Leaving(self._running)
         self._turn = 0  # which of the queues is asked first
         self._backlog = False
         self._stopping = False
@@ -110,6 +109,7 @@ class Worker:
         self._processes = ProcessSlots(settings.processes, when_died=partial(metrics.count, t.PROCESS_DEATHS))
         self._runner = self._make_runner()
         self._driver = self._make_driver()
+        self._leaving = Leaving(self._running, concurrency, lambda run: self._driver.has_calls(run))
         self._caretaker = Caretaker(
             store=store,
             coordinator=coordinator,
@@ -454,7 +454,8 @@ class Worker:
                 self._metrics.count(t.STALE_COMPLETIONS)
                 log.info("a late result of %s was refused", named(attempt.work), extra=log_keys(attempt.work))
             if left and settled.handed:  # decided again, when its slot was claimed for
-                await give_back(self._coordinator, settled.handed)
+                idle = [handed for handed in settled.handed if not self._own.adopted(handed.work)]
+                await give_back(self._coordinator, idle)
                 break
             for handed in settled.handed:
                 if failpoints.armed:
