@@ -36,6 +36,7 @@ class OwnLeases:
         self._idle: set[Lease] = set()
         self._unheld: set[Lease] = set()
         self._adopted: set[Lease] = set()  # as many as answers were lost; a token never comes again
+        self._given_back: set[Lease] = set()  # just now: idle, and nobody's to adopt
 
     def compare(self, leased: Iterable[Work], running: Mapping[Item, Attempt]) -> Differences:
         held = {(work.run, work.node, work.attempt): work for work in leased}
@@ -54,7 +55,7 @@ class OwnLeases:
     def adopt(self, work: Work) -> bool:
         """Run what was found; False if its answer has come since it was seen, and perhaps its end."""
         lease = _lease(work)
-        if lease not in self._idle:
+        if lease not in self._idle or lease in self._given_back:
             return False
         self._adopted.add(lease)
         return True
@@ -68,14 +69,19 @@ class OwnLeases:
         if self._idle:
             self._idle.discard(_lease(work))
 
+    async def give_back(self, coordinator: Coordinator, handed: Sequence[Handed]) -> None:
+        """Let others have what was leased to us and was not begun."""
+        leases = {_lease(item.work) for item in handed}
+        self._given_back |= leases
+        try:
+            answers = await coordinator.submit_batch([release(item.work) for item in handed])
+        finally:
+            self._given_back -= leases
+            self._idle -= leases  # a look that saw them is out of date
+        for item, answer in zip(handed, answers, strict=True):
+            if isinstance(answer, Exception):  # we still hold it, and the next looks find and run it
+                log.warning("%s was not given back: %s", named(item.work), answer, extra=log_keys(item.work))
+
 
 def _lease(work: Work) -> Lease:
     return (work.run, work.node, work.attempt, work.token)
-
-
-async def give_back(coordinator: Coordinator, handed: Sequence[Handed]) -> None:
-    """Let others have what was leased to us and was not begun."""
-    answers = await coordinator.submit_batch([release(item.work) for item in handed])
-    for item, answer in zip(handed, answers, strict=True):
-        if isinstance(answer, Exception):  # we still hold it, and the next look finds and runs it
-            log.warning("%s was not given back: %s", named(item.work), answer, extra=log_keys(item.work))

@@ -43,7 +43,7 @@ from holdfast.runtime.function_driver import FunctionDriver
 from holdfast.runtime.last_resort import bury, submit_or_log
 from holdfast.runtime.leaving import Leaving
 from holdfast.runtime.lost_often import LostOften
-from holdfast.runtime.own_leases import OwnLeases, give_back
+from holdfast.runtime.own_leases import OwnLeases
 from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.projection_runner import ProjectionRunner
 from holdfast.runtime.room import Room
@@ -363,7 +363,7 @@ class Worker:
             handed = [item for item in handed if not self._own.adopted(item.work)]
             handed, too_many = self._lost_often.sort(handed)
             if too_many:
-                await give_back(self._coordinator, too_many)
+                await self._own.give_back(self._coordinator, too_many)
             total += len(handed)
             for item in handed:
                 waited = (item.work.started or 0) - item.work.due
@@ -455,7 +455,7 @@ class Worker:
                 log.info("a late result of %s was refused", named(attempt.work), extra=log_keys(attempt.work))
             if left and settled.handed:  # decided again, when its slot was claimed for
                 idle = [handed for handed in settled.handed if not self._own.adopted(handed.work)]
-                await give_back(self._coordinator, idle)
+                await self._own.give_back(self._coordinator, idle)
                 break
             for handed in settled.handed:
                 if failpoints.armed:
