@@ -248,6 +248,16 @@ async def test_g7_i10_a_report_that_comes_after_a_cancel_is_stale(site: Site) ->
         assert [(row.status, row.token) for row in await store.rows(AllWork("r"))] == [("cancelled", 2)]
 
 
+async def test_k4_a_completion_that_another_process_has_recorded_is_not_recorded_again(shared_site: Site) -> None:
+    """K4: this process remembers the item as leased, and the version of its run is all that says otherwise."""
+    async with opened_kernel(shared_site) as (here, store), opened_kernel(shared_site) as (elsewhere, _):
+        await here.submit(start("r", lease=True))
+        assert (await elsewhere.submit(complete("r"))).verdict == "recorded"
+        written = await every_row(store)
+        assert (await here.submit(complete("r"))).verdict == "repeated"
+        assert await every_row(store) == written
+
+
 async def test_k4_what_another_process_wrote_is_seen_before_anything_is_decided_under_a_lock(
     shared_site: Site,
 ) -> None:

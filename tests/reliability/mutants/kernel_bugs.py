@@ -115,8 +115,7 @@ KERNEL: tuple[Mutant, ...] = (
         "core/view.py",
         "version=row.version + 1, updated",
         "version=row.version, updated",
-        *("tests/kernel/test_fused_equals_sequential.py", "-k", "test_k4_two_engines_that_take_turns and postgresql"),
-        slow=True,
+        *("tests/reliability/test_found_by_mutants.py", "-k", "test_k4_a_completion_that_another and postgresql"),
     ),
     mutant(
         "kernel",
