@@ -34,6 +34,7 @@ from tests.costs.attempts import Try, assert_one_is_good
 from tests.costs.test_commits import ONLY_STEPS
 from tests.costs.test_plans import assert_by_index, describe, nodes_of, plans_of, scans_of
 from tests.support.postgres import Databases
+from tests.worker.support import until
 
 STEPS = 100
 START_AND_END = 2  # a function's end is recorded by itself: what it returns is known when its last entry is committed
@@ -142,13 +143,13 @@ async def test_k5_a_function_that_waits_here_reads_only_what_others_wrote_for_it
     async def listens() -> list[str]:
         return [(await hf.wait_for(said)).value for _ in range(3)]
 
-    async def waits_again(handle: hf.Handle[Any]) -> None:
-        while await handle.status() != "suspended":  # noqa: ASYNC110 - another process would have to tell
-            await asyncio.sleep(0.01)
-
     url = request.getfixturevalue(store)
     async with hf.Engine(url, registry=registry) as here, hf.Engine(url, registry=registry) as there, here.worker():
         handle = await here.start(listens)
+
+        async def waits() -> bool:
+            return await handle.status() == "suspended"
+
         reads: list[str] = []
         history = here.store.history
 
@@ -158,7 +159,7 @@ async def test_k5_a_function_that_waits_here_reads_only_what_others_wrote_for_it
 
         monkeypatch.setattr(here.store, "history", counted)
         for engine, word in ((here, "a"), (there, "b"), (here, "c")):
-            await waits_again(handle)
+            await until(waits, "it waits again")
             assert await engine.send(said, word, to=handle) == hf.Delivered(handle.id)
         assert await handle.result(timeout=60) == ["a", "b", "c"]
         assert len(reads) == 1

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.authoring.flows import Flow, flow
-from holdfast.authoring.registry import Registry
-from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error
+from holdfast.authoring.flows import Flow
+from holdfast.core.codec_failure import ErrorRecord
 from holdfast.core.errors import UnknownNode, UsageError
 from holdfast.models.flow_plan import (
     Completion,
-    CompletionPlan,
     FrontierNode,
     InboxRead,
     InboxWrite,
@@ -24,40 +22,9 @@ from holdfast.models.flow_plan import (
     plan_start,
 )
 from tests.flows.actions import ShippingError, TruckBroke, add, double, fail_if, numbers, ship
+from tests.flows.plans import Rows, compiled, plan, plan_failure, reached
 from tests.flows.programs import function_of
 from tests.flows.simulator import Failed, Overflow, Simulation, Stale
-
-
-def compiled(function: Any) -> Flow[..., Any]:
-    return flow(registry=Registry())(function)
-
-
-class Rows:
-    """An inbox of given values."""
-
-    def __init__(self, **values: Any) -> None:
-        self._values = values
-
-    def read(self, target: str, variable: str, index: int | None) -> Any:
-        return self._values[variable]
-
-    def gathered(self, target: str, variable: str) -> list[Any]:
-        return list(self._values[variable])
-
-
-def plan(made: Flow[..., Any], node: str, value: Any = None, **inbox: Any) -> CompletionPlan:
-    completion = Completion(node_id=node, delivery_token=7, value=value)
-    return plan_completion(made.graph, completion, Rows(**inbox), made.environment)
-
-
-def plan_failure(made: Flow[..., Any], node: str, error: Exception, **inbox: Any) -> CompletionPlan:
-    completion = Completion(node_id=node, delivery_token=7, failure=decode_error(encode_error(error)))
-    return plan_completion(made.graph, completion, Rows(**inbox), made.environment)
-
-
-def reached(made: CompletionPlan) -> list[str]:
-    return [each.node_id for each in made.readiness_increments]
-
 
 # --- analysis ----------------------------------------------------------------------------------------------------
 
