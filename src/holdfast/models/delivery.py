@@ -136,12 +136,12 @@ def forget_failure(view: View, turn: Work) -> None:
 def park(view: View, run: Run, turn: Work, due: int | None) -> Run:
     """The function waits: nobody holds its turn, and it comes back when it is woken, or at `due`."""
     if due is None:
-        parked = replace(turn, status=BLOCKED, worker=None, started=None)
+        parked = replace(turn, status=BLOCKED, worker=None, started=None, losses=0)  # I6: this turn was not lost
         run = replace(run, active=run.active - 1)
     else:
         gate = GATE_DUE if due > view.now else GATE_OPEN
         gate = gate if run.status != PAUSED else gate_for(run, due, view.now)
-        parked = replace(turn, status=READY, worker=None, started=None, due=due, gate=gate)
+        parked = replace(turn, status=READY, worker=None, started=None, due=due, gate=gate, losses=0)
     view.put(WORK, parked)
     run = run if run.status in (PAUSED, CANCELLING) else replace(run, status=SUSPENDED)
     view.put(RUNS, run)

@@ -92,11 +92,7 @@ class FlowMachine:
         if work.status == DEAD and _failure(work).type == MissingJob.__name__:
             _wait_for_code(view, run)
             return
-        code = code_of_flow(definitions, run)
-        if work.status == DEAD:  # the flow has its answer, so it is no letter that waits for one
-            work = replace(work, status=FAILED)
-            view.put(WORK, work)
-        self._go_on(view, run, work, code, handing)
+        self._go_on(view, run, work, code_of_flow(definitions, run), handing)
 
     def _go_on(self, view: View, run: Run, work: Work, code: FlowCode, handing: Handing) -> None:
         """Plan what follows from a completion, and write it."""
@@ -118,8 +114,10 @@ class FlowMachine:
                 view.put(WORK, replace(origin, parents=None))
                 run = replace(run, gave_up=run.gave_up + 1)
             elif not unhandled and not was_taken(origin):
-                # A handler or a barrier takes it: nothing is left that anybody could blame or try again.
-                view.put(WORK, replace(origin, parents=TAKEN))
+                # A handler or a barrier takes it: nothing is left that anybody could blame, try again, or bring back.
+                view.put(
+                    WORK, replace(origin, parents=TAKEN, status=FAILED if origin.status == DEAD else origin.status)
+                )
                 run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
         self._apply(view, run, plan, calls, code, handing)
 

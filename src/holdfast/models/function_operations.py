@@ -279,12 +279,14 @@ class FunctionOperations:
         return replace(run, remaining=run.remaining + len(topics))
 
     def _queue(self, view: View, run: Run, call: QueuedCall) -> Run:
-        if view.probe(WORK, (run.id, call.address, call.attempt)) is not None:
-            latest: Work = view.find(Attempts(run.id, frozenset({call.address})))[-1]
-            if latest.status not in GAVE_UP and latest.status != CANCELLED:
+        # Earlier attempts that were made elsewhere may have other numbers; a first one has its number to itself.
+        if call.attempt > 1 or view.probe(WORK, (run.id, call.address, call.attempt)) is not None:
+            earlier: list[Work] = view.find(Attempts(run.id, frozenset({call.address})))
+            if earlier and earlier[-1].status not in GAVE_UP and earlier[-1].status != CANCELLED:
                 return run  # K8
             # The run had failed, which ended its calls, and was retried. (A failure that it was told of is recorded.)
-            call = replace(call, attempt=latest.attempt + 1)
+            last = earlier[-1].attempt if earlier else 0
+            call = replace(call, attempt=max(call.attempt, last + 1))
         due = max(call.due, view.now)
         work = Work(
             run=run.id,

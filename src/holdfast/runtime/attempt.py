@@ -241,12 +241,18 @@ class AttemptRunner:
             raise _not_steered(invocation.name, wish) from None
 
     async def call_async(
-        self, action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], run: Run, node: str
+        self,
+        action: Action[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        run: Run,
+        node: str,
+        number: int,
     ) -> Any:
         """The same for an `async def` without a time limit, which is most of them: what it returned, not encoded."""
         began = self._clock.monotonic()
         self._levels.change(t.RUNNING_ACTIONS, 1)
-        entered_as = current_context.set(CallContext(run, node, action.name, self._worker, self._heartbeat))
+        entered_as = current_context.set(CallContext(run, node, number, action.name, self._worker, self._heartbeat))
         try:
             return await action.fn(*args, **kwargs)
         except (Exception, KeyboardInterrupt):

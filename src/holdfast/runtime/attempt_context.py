@@ -74,11 +74,14 @@ class AttemptContext(Context):
 class CallContext(Context):
     """The context of an action that a function calls in this process. What it notes is nobody's to read."""
 
-    __slots__ = ("_name", "_node", "_run")
+    __slots__ = ("_name", "_node", "_number", "_run")
 
-    def __init__(self, run: Run, node: str, name: str, worker: str, beat: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, run: Run, node: str, number: int, name: str, worker: str, beat: Callable[[], Awaitable[None]]
+    ) -> None:
         self._run = run
         self._node = node
+        self._number = number
         self._name = name
         self._on_heartbeat = beat
         self._tx = self._function = self._logger = self._on_note = self._is_cancelled = None
@@ -95,7 +98,7 @@ class CallContext(Context):
 
     @property
     def node(self) -> NodeInfo:  # type: ignore[override]
-        return NodeInfo(id=self._node, name=self._name, attempt=1)
+        return NodeInfo(id=self._node, name=self._name, attempt=self._number)
 
     @property
     def idempotency_key(self) -> str:  # type: ignore[override]

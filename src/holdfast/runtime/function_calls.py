@@ -214,37 +214,38 @@ class CallRunner:
 
     async def _act(self, function: LiveFunction, run: Run, pending: Pending, request: PreparedCall) -> Outcome:
         action, policy, tag = request.action, request.action.policy, self.codecs.default.tag
+        number = function.losses + 1  # I3: executions that were lost are attempts too
         try:
             data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)
             try:
                 if action.is_async and policy.timeout_seconds is None:
                     args, kwargs = request.arguments(self.codecs)
                     node = node_of(function.base, pending.address)
-                    returned = await self._runner.call_async(action, args, kwargs, run, node)
+                    returned = await self._runner.call_async(action, args, kwargs, run, node, number)
                     value = encode_stored_result(action.call, self.codecs, self.payload_limit_bytes, returned)
                 else:
-                    value = await self._runner.call_once(*self._attempt(function, run, pending, action, data))
+                    value = await self._runner.call_once(*self._attempt(function, run, pending, action, data, number))
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                attempt, invocation = self._attempt(function, run, pending, action, data)
+                attempt, invocation = self._attempt(function, run, pending, action, data, number)
                 record, retryable = self._runner.failure_of(attempt, invocation, error)
                 if retryable and policy.retry.attempts > 1:
-                    return self._retried(function, run, pending, request, data, record)
+                    return self._retried(function, run, pending, request, data, record, number)
                 return _failure(pending, record)
             return _result(pending, value, tag)
         except Exception as error:  # neither the call nor its failure could be made out
             return _failure(pending, encode_error(error))
 
     def _attempt(
-        self, function: LiveFunction, run: Run, pending: Pending, action: Action[..., Any], data: bytes
+        self, function: LiveFunction, run: Run, pending: Pending, action: Action[..., Any], data: bytes, number: int
     ) -> tuple[Attempt, Invocation]:
         """The call as an attempt of a node: for what runs elsewhere or has a limit, and for what failed."""
         timeout = action.policy.timeout_seconds
         work = Work(
             run=run.id,
             node=node_of(function.base, pending.address),
-            attempt=1,
+            attempt=number,
             workflow=run.workflow,
             kind=CALL,
             name=action.name,
@@ -264,15 +265,22 @@ class CallRunner:
         return self._queued_call(function, run, pending, request, data)
 
     def _retried(
-        self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall, data: bytes, error: bytes
+        self,
+        function: LiveFunction,
+        run: Run,
+        pending: Pending,
+        request: ActionCall,
+        data: bytes,
+        error: bytes,
+        number: int,
     ) -> QueuedCall:
-        """I3: nothing sleeps while holding a slot, so the second attempt goes through the work table, with its time."""
+        """I3: nothing sleeps while holding a slot, so the next attempt goes through the work table, with its time."""
         retry = request.action.policy.retry
         node = node_of(function.base, pending.address)
         delay = int(retry.delay_seconds(run.id, node, 1) * 1_000_000)
         call = self._queued_call(function, run, pending, request, data)
         return msgspec.structs.replace(
-            call, due=self._store.now() + delay, attempt=2, failures=1, error=error, queue=run.queue
+            call, due=self._store.now() + delay, attempt=number + 1, failures=1, error=error, queue=run.queue
         )
 
     def _queued_call(

@@ -150,6 +150,7 @@ class FunctionDriver:
             try:
                 function = await self._resident(run)
                 self._driven[run.id] = function
+                function.losses = work.losses
                 settled = await self._go_round(function, work, run, leased_at)
                 if settled is not None:
                     return settled

@@ -136,8 +136,8 @@ class LiveFunction:
     __slots__ = (
         "_asked_unpatched", "_behind", "_codecs", "_failed_at", "_outer", "_patches", "_rollbacks",
         "_stored", "_workflow", "base", "cancelled_at", "deadlines", "exposed", "given_up", "in_table", "known",
-        "long_from", "loop", "new_patches", "news", "opened", "outcomes", "refused", "registry", "run_id", "running",
-        "unread", "workflow_name",
+        "long_from", "loop", "losses", "new_patches", "news", "opened", "outcomes", "refused", "registry", "run_id",
+        "running", "unread", "workflow_name",
     )  # fmt: skip
 
     def __init__(
@@ -156,6 +156,7 @@ class LiveFunction:
         self.base = run.base
         self.known = run.base
         self.cancelled_at = 0  # the entry that told it of a cancel
+        self.losses = 0  # how often its calls were begun by drivers that died before anything of it was recorded
         self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
         self.news = News()
@@ -238,7 +239,7 @@ class LiveFunction:
 
     def deliver(self, entries: Sequence[Numbered]) -> None:
         """Let entries in, one by one, in order."""
-        behind = self._behind
+        self.losses, behind = 0, self._behind
         for place, numbered in enumerate(entries, 1):
             # What the code does after the last entry has not been done before, unless the store says so.
             self._behind = behind and place < len(entries)
