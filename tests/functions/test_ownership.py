@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -349,6 +350,19 @@ async def test_i10_force_ends_a_function_that_will_not(url: str, tmp_path: Path)
         assert await handle.status() == "cancelled"
         assert await handle.waits() == []
         assert world["did"] == ["no"]
+        await assert_sound(engine)
+
+
+async def test_i10_a_function_that_nobody_has_begun_is_cancelled_at_once(url: str, tmp_path: Path) -> None:
+    """I10: there is nothing to undo, and perhaps no worker that would do it; also one that is to begin later."""
+    registry, world = farm(tmp_path)
+    async with engine_on(url, registry) as engine:
+        tomorrow = datetime.now(UTC) + timedelta(days=1)
+        for handle in (await engine.start(world["waiting"]), await engine.start(world["waiting"], at=tomorrow)):
+            assert await handle.cancel()
+            assert await handle.status() == "cancelled"
+            with pytest.raises(hf.RunCancelled):
+                await handle.result(timeout=5)
         await assert_sound(engine)
 
 

@@ -173,7 +173,7 @@ class DagMachine:
         self._go_on(view, run)
         return changed
 
-    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> None:
         raise AssertionError("a DAG has no code that runs after a cancel")
 
     # -- names

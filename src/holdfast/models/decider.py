@@ -247,7 +247,7 @@ class DeciderMachine:
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
         """It was paused, and goes on."""
 
-    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> None:
         raise NotImplementedError("an instance is cancelled at once")
 
     def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:

@@ -197,7 +197,7 @@ class FlowMachine:
         if run.status in (PENDING, RUNNING) and (run.active or view.find(WaitsOf(run.id))):
             view.put(RUNS, suspended_if_only_waiting(view, run))
 
-    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> None:
         raise NotImplementedError("a flow is cancelled at once")
 
     def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:

@@ -35,7 +35,7 @@ from holdfast.core.rows import (
 )
 from holdfast.core.view import View
 from holdfast.models.delivery import append, close, deliver, turn_of, wake
-from holdfast.models.machine import Definitions, Handing, end_run, make_ready
+from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record
 
 
 class FunctionMachine:
@@ -83,8 +83,12 @@ class FunctionMachine:
         else:
             self._end(view, run, FAILED, reason=run.reason)
 
-    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> None:
         """I10: waits and queued calls go; the turn is ready once more, for rollbacks and `finally` blocks."""
+        turn = turn_of(view, run)
+        if run.started is None and turn is not None and turn.status == READY:  # its code has not begun: nothing to undo
+            end_run(view, record(view, run, "cancel requested", by=by), CANCELLED, reason=f"cancelled by {by}")
+            return
         run = close(view, run, None)
         for work in view.find(OpenWork(run.id)):
             if work.kind == CALL:
@@ -92,7 +96,7 @@ class FunctionMachine:
                 view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
         run = replace(run, status=CANCELLING, token=run.token + 1, reason=f"cancelled by {by}")
         run = append(view, run, Entry(address="", kind=CANCEL, name=by))
-        return wake(view, run, fence=True)
+        wake(view, run, fence=True)
 
     def _end(
         self, view: View, run: Run, status: str, *, result: bytes | None = None, reason: str | None = None

@@ -101,7 +101,7 @@ class Machine(Protocol):
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
         """The run was taken up again: see that it follows what this process's code says, and that something moves."""
 
-    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> None:
         """Begin a graceful cancel: the run's own code has the last word. Only asked of those that cancel gracefully."""
 
     def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:

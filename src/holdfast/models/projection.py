@@ -107,7 +107,7 @@ class ProjectionMachine:
     def refresh(self, view: View, run: Run, definitions: Definitions) -> None:
         """Whoever owns it reads where it stands."""
 
-    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> None:
         raise NotImplementedError("a projection is cancelled at once")
 
     def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:

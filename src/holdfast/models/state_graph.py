@@ -254,7 +254,7 @@ class GraphMachine:
         else:
             self._go_on(view, _hold_back(view, run, code), code, known, Handing(None))
 
-    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> Run:
+    def cancel(self, view: View, run: Run, definitions: Definitions, by: str) -> None:
         raise NotImplementedError("a graph is cancelled at once")
 
     def label(self, view: View, run: Run, node: str, definitions: Definitions) -> str:
