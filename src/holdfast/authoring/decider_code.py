@@ -307,7 +307,13 @@ class BoundDecider:
     # -- about a state
 
     def is_terminal(self, state: Any) -> bool:
-        return bool(self._decider.is_terminal(state))
+        try:
+            return bool(self._decider.is_terminal(state))
+        except Exception as error:
+            raise DecideFailed(
+                f"is_terminal of {self.name} raised {type(error).__name__}: {error}{authors_line(error)}",
+                hint="repair is_terminal: it is asked of every new state, also of the first one",
+            ) from error
 
     def view(self, state: Any) -> StateInfo:
         """Where the instance stands, with the fields that its author shows; raises what the author's view raises."""
