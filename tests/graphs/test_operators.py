@@ -456,6 +456,30 @@ async def test_i3_i5_a_node_has_thirty_seconds_and_retries_hold_no_slot() -> Non
         assert (await handle.scheduler()).metrics.total_retries == 1
 
 
+@pytest.mark.parametrize("beside", [(), ("other",)])
+async def test_i3_retries_of_before_an_operators_retry_are_counted_too(url: str, beside: tuple[str, ...]) -> None:
+    """I3: the retry gives a new budget; what was tried before stays tried."""
+    registry = hf.Registry()
+    graph = hf.StateGraph(Log, name="counted", registry=registry)
+
+    @graph.node(retry=hf.Retry(attempts=2, base=0.001, cap=0.001))
+    async def fails(state: Log, ctx: hf.NodeContext) -> Any:
+        if ctx.attempt < 4:
+            raise ValueError("not yet")
+
+    graph.node(name="other")(lambda state: None)
+    graph.start_at("fails", *beside)
+    graph.edge("fails", "other")
+    graph.finish("other")
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"n": 0, "log": []})
+        with pytest.raises(hf.RunFailed):
+            await handle.result(timeout=SECONDS)
+        await handle.retry()
+        await handle.result(timeout=SECONDS)
+        assert (await handle.scheduler()).metrics.total_retries == 3
+
+
 async def test_k8_an_answer_that_is_repeated_never_answers_the_next_question(url: str) -> None:
     """K8: the acknowledgement was lost, the node went on and asks something else meanwhile; a person has to answer."""
     registry, calls = hf.Registry(), Counter[str]()
