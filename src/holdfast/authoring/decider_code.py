@@ -144,7 +144,7 @@ class BoundDecider:
         unread = [] if variant is None else variant.unread(plain)
         if variant is None or not unread:
             return f"give what is missing a default, or add {step}"
-        missing = sorted((variant.fields or set()) - plain.keys())
+        missing = [name for name in variant.fields or () if name not in plain]  # the first is the one that is told
         new = missing[0] if missing else "NEW_NAME"
         return (
             f"add {step}, if {unread[0]!r} was renamed with: "
