@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypedDict
@@ -180,6 +181,28 @@ async def test_i45_i42_a_node_that_asks_otherwise_is_a_mismatch_also_if_it_swall
         with pytest.raises(hf.ReplayMismatch, match=r"(?s)call . \(.1\) asks for something else.*'old'.*'new'"):
             await engine.replay(good.id)
         assert not (await engine.replay(good.id, mode="lenient")).ok
+
+
+async def test_i42_after_a_mismatch_that_was_swallowed_nothing_goes_out_and_nobody_is_asked() -> None:
+    """I42: what would be called or asked now rests on an answer that the node did not get."""
+    node, asks = Node(), {"request": "old"}
+
+    @node
+    async def ask(state: Log, ctx: hf.NodeContext) -> Any:
+        with contextlib.suppress(hf.ReplayMismatch):
+            await node.ask(ctx, "first", request=asks["request"])
+        await ctx.interrupt("good?")
+        with contextlib.suppress(hf.ReplayMismatch):
+            await node.ask(ctx, "second")
+        return {"log": [await ctx.interrupt("really?")]}
+
+    async with engine_on("memory://", node.registry) as engine, engine.worker():
+        handle = await asking(engine, node)
+        asks["request"] = "new"
+        await handle.resume_with("yes")
+        with pytest.raises(hf.RunFailed, match=r"ReplayMismatch: call 1 \(first\)"):
+            await handle.result(timeout=SECONDS)
+        assert node.made == {"first": 1}
 
 
 async def test_i42_one_task_that_asks_in_another_order_is_a_mismatch_before_it_makes_a_new_call() -> None:

@@ -223,9 +223,9 @@ class LiveCalls:
         if before is not None:
             return asked
         # A call that nothing is recorded for is new; but not where the node's one task asked for something else before:
-        # that is changed code, and the call may be one that was made already.
+        # that is changed code, and the call may be one that was made already. Nor after a mismatch that was swallowed.
         moved = known.moved
-        if moved is not None or not (known.in_branches or known.is_free(number)):
+        if self._mismatch or moved is not None or not (known.in_branches or known.is_free(number)):
             recorded = known.nearest(number, name) if moved is None else moved.recorded
             self._mismatch = self._mismatch or _another_call(self._work, where, recorded, name, digest)
             raise self._mismatch
