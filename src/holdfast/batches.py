@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import types
 from collections.abc import Generator
 from typing import Any
@@ -12,7 +13,7 @@ import msgspec
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.operations import Operation
 from holdfast.core.rows import ENDED, GATE_OPEN, READY, RUNS, WORK
-from holdfast.core.view import Changes, View
+from holdfast.core.view import Changes, NotLoaded, View
 
 
 class Spent:
@@ -88,6 +89,18 @@ class Decided:
 def named(operation: Operation) -> str:
     """The operation without its payload, which does not belong in a log."""
     return " ".join([type(operation).__name__, *operation.runs])
+
+
+def named_with_code(operation: Operation, view: View) -> str:
+    """The same, and whose code decides it: workflow, node and type of the input, as far as it and its run tell."""
+    workflow, node = getattr(operation, "workflow", ""), getattr(operation, "node", "")
+    if not workflow and operation.runs:
+        with contextlib.suppress(NotLoaded):
+            run = view.get(RUNS, (operation.runs[0],))
+            workflow = "" if run is None else run.workflow
+    given = getattr(operation, "input_type", "")
+    told = [part for part in (workflow, node and f"node {node}", given and f"input {given}") if part]
+    return f"{named(operation)} ({', '.join(told)})" if told else named(operation)
 
 
 def gave_up(error: Exception) -> StoreUnavailable:

@@ -35,7 +35,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from holdfast.audience import Audience
-from holdfast.batches import Commit, Decided, Spent, Submitted, gave_up, named, turn_of_the_loop
+from holdfast.batches import Commit, Decided, Spent, Submitted, gave_up, named, named_with_code, turn_of_the_loop
 from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
 from holdfast.core.operations import Handed, Operation, names_its_runs
@@ -349,9 +349,8 @@ class Coordinator:
         if item.error is not None and not isinstance(item.error, HoldfastError):
             log.error("deciding %s raised", type(operation).__name__, exc_info=item.error)
         if (spent := monotonic() - started) > SLOW_DECISION_SECONDS:
-            log.warning(
-                "deciding %s took %.0f ms: code inside a decision must be quick", named(operation), spent * 1000
-            )
+            slow = named_with_code(operation, view)
+            log.warning("deciding %s took %.0f ms: code inside a decision must be quick", slow, spent * 1000)
         return ()
 
     # -- the locked path

@@ -59,6 +59,7 @@ from holdfast.start_options import (
     check_worker,
     checked_text,
     start_operation,
+    unknown_options,
 )
 from holdfast.store.contract import Store
 
@@ -292,10 +293,7 @@ class Engine(Deciding, Projecting, Operating):
         `tx` is a PostgreSQL connection in a transaction of the caller's: the run exists if that commits.
         """
         if unknown:
-            raise UsageError(
-                f"start has no option {', '.join(sorted(unknown))}",
-                hint="the workflow's own arguments are positional; for keywords start action.bind(name=…)",
-            )
+            raise unknown_options(workflow, unknown)
         spec = resolve_start(workflow, args, self.registry, self.settings.payload_limit_bytes, self.codecs)
         operation = start_operation(
             self.system.ids.new(),

@@ -21,7 +21,7 @@ class WorkItem(Generic[S]):
 
     step_id: int
     order_key: str
-    node_id: str
+    node_id: str  # the node's name
     state: S
     attempt: int = 1
     parent_node_id: str | None = None
@@ -47,7 +47,7 @@ class WorkItem(Generic[S]):
 class RecordedIO:
     """A call to the outside world that a node made: what it asked, what came back, when and for how long."""
 
-    node_id: str
+    node_id: str  # the item's address, such as think@3: a node runs in many steps
     attempt: int
     call: int
     name: str

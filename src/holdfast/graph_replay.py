@@ -11,7 +11,6 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -31,6 +30,7 @@ from holdfast.models.state_graph import recording_attempt
 from holdfast.models.state_memory import Known, put_together
 from holdfast.models.state_routing import next_items
 from holdfast.runtime.definitions import known_exception
+from holdfast.runtime.known_calls import KnownCalls
 from holdfast.runtime.recorded_calls import CallCoding, coding_of
 
 if TYPE_CHECKING:
@@ -217,7 +217,11 @@ class _Replay:
             worker="replay",
         )
         fn: Any = node.fn
-        call = partial(fn, state, context) if node.takes_context else partial(fn, state)
+
+        def call() -> Any:
+            calls.known.begins()
+            return fn(state, context) if node.takes_context else fn(state)
+
         try:
             with entered(outer):
                 returned = await call() if node.is_async else await asyncio.to_thread(call)
@@ -229,10 +233,11 @@ class _Replay:
                 raise
             return None
         except (Exception, FlowControl) as error:
+            if calls.mismatch is not None:
+                raise calls.mismatch from error
             self.differ(known.step + 1, work.node, "it raised", "a result", f"{type(error).__name__}: {error}")
             return None
-        if unused := sorted(row.call for row in records if row.call > calls.made):
-            self.differ(known.step + 1, work.node, "it made fewer calls", unused[-1], calls.made)
+        calls.end()
         return outcome
 
     def differ(self, step: int, node: str, what: str, recorded: Any, found: Any, call: int | None = None) -> None:
@@ -250,9 +255,9 @@ class _ReplayedCalls:
     def __init__(self, replay: _Replay, work: Work, records: Mapping[int, Recorded], coding: CallCoding) -> None:
         self._replay = replay
         self._work = work
-        self._records = records
         self._coding = coding
-        self.made = 0
+        self.known = KnownCalls(records)
+        self.mismatch: ReplayMismatch | None = None  # the first, which the node may have swallowed
 
     def note(self, text: str) -> None:
         """It was noted when it happened."""
@@ -275,6 +280,8 @@ class _ReplayedCalls:
                 self._compare(row, where, await call(), None)
             except Exception as error:
                 self._compare(row, where, None, error)
+        else:
+            await asyncio.sleep(0)  # the node's other branches ask as well
         return self._answer(row, where)
 
     def record_blocking(self, name: str, request: object, call: Callable[[], Any]) -> Any:
@@ -303,23 +310,37 @@ class _ReplayedCalls:
             raise decode_error(row.error).to_exception(known_exception)
         return self._coding.decoded(row.response or b"null", where)
 
+    def end(self) -> None:
+        """The node has returned: is there anything that it asked for otherwise, or not at all?"""
+        if self.mismatch is not None:
+            raise self.mismatch
+        if (moved := self.known.moved) is not None:
+            what = f"call {moved.number} ({moved.asked.name}) asks for something else"
+            before = None if moved.recorded is None else self._told(moved.recorded)
+            self._differ(moved.number, what, before, self._told(moved.asked))
+        elif left := self.known.left:
+            not_asked_for = ", ".join(f"{number} ({row.name})" for number, row in left.items())
+            what = f"it made fewer calls: not {not_asked_for}"
+            recorded = self.known.made + len(left)
+            self._differ(max(left), what, recorded, self.known.made)
+
     def _row(self, name: str, request: Any) -> tuple[Recorded, str]:
-        self.made += 1
-        where = f"call {self.made} ({name})"
+        number = self.known.count()
+        where = f"call {number} ({name})"
         shown, digest = self._coding.request(request, where)
-        row = self._records.get(self.made)
+        row = self.known.find(number, name, digest)
+        if row is not None:
+            return row, where
+        row = self.known.nearest(number, name)
+        asked = {"name": name, "request": self._coding.unseal(shown)}
         if row is None:
-            asked = {"name": name, "request": self._coding.unseal(shown)}
-            self._differ(self.made, f"{where} was not recorded", None, asked)
+            self._differ(number, f"{where} was not recorded", None, asked)
             raise ReplayMismatch(f"{where} of {self._work.node} was not recorded")
-        if row.name != name or row.request_hash != digest:
-            self._differ(
-                self.made,
-                f"{where} asks for something else",
-                {"name": row.name, "request": self._coding.unseal(row.request)},
-                {"name": name, "request": self._coding.unseal(shown)},
-            )
+        self._differ(number, f"{where} asks for something else", self._told(row), asked)
         return row, where
+
+    def _told(self, row: Recorded) -> dict[str, Any]:
+        return {"name": row.name, "request": self._coding.unseal(row.request)}
 
     def _compare(self, row: Recorded, where: str, value: Any, error: Exception | None) -> None:
         """What the world answers now, with what it answered then."""
@@ -338,7 +359,11 @@ class _ReplayedCalls:
 
     def _differ(self, call: int, what: str, recorded: Any, found: Any) -> None:
         step = int(self._work.node.rpartition("@")[2].partition(".")[0])
-        self._replay.differ(step, self._work.node, what, recorded, found, call)
+        try:
+            self._replay.differ(step, self._work.node, what, recorded, found, call)
+        except ReplayMismatch as mismatch:
+            self.mismatch = self.mismatch or mismatch
+            raise
 
 
 def _whole(row: Checkpoint, known: Known, code: BoundGraph) -> Checkpoint:

@@ -476,7 +476,10 @@ async def executions_by_ancestry(engine: Engine, ancestry_hash: str) -> list[tup
 def _what_helps(row: Run) -> str:
     if row.model == "flow" and not row.gave_up:
         return "the flow's own code raised it and would again: start a new run, with other code or another input"
-    return f"after a fix, `holdfast retry {row.id}` goes on where it stopped"
+    retry = f"after a fix, `holdfast retry {row.id}` goes on where it stopped"
+    if row.model == "graph" and not row.gave_up:  # its nodes have returned, and are not run again
+        return f"{retry}; after a fix of a node, `holdfast fork {row.id} --step {row.base}` runs the step again"
+    return retry
 
 
 def _iso(microseconds: int) -> str:

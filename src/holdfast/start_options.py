@@ -43,6 +43,27 @@ class StartOptionsOrTx(StartOptions, total=False):
 TAGS_LIMIT = 100
 
 
+def unknown_options(workflow: object, unknown: Mapping[str, object]) -> UsageError:
+    """What `start` says to keywords that it does not have: a slip of the pen, or arguments of the workflow."""
+    from holdfast.core.graph import known_names  # for those who made a mistake
+
+    told = known_names(min(unknown), StartOptionsOrTx.__annotations__)
+    if not told.startswith("did you mean"):
+        given = ", ".join(f"{name}=…" for name in unknown)
+        if getattr(workflow, "__state_graph__", False):
+            fields = ", ".join(f'"{name}": …' for name in unknown)
+            told = f"a state graph is started with its state: start(graph, {{{fields}}})"
+        elif hasattr(workflow, "bind"):
+            told = f"the workflow's own arguments are positional; for keywords start {_name(workflow)}.bind({given})"
+        else:
+            told = f"the workflow's own arguments are not given as keywords of start; of its options {told}"
+    return UsageError(f"start has no option {', '.join(sorted(unknown))}", hint=told)
+
+
+def _name(workflow: object) -> str:
+    return str(getattr(workflow, "__name__", None) or getattr(workflow, "name", None) or "workflow")
+
+
 def start_operation(
     run: str,
     spec: StartSpec,

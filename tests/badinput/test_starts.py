@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -68,6 +68,32 @@ async def test_what_cannot_be_started_is_refused_with_what_can(
     async with engine("memory://") as opened, nothing_written(opened):
         with refused(kind, named, fix=fix):
             await opened.start(thing())
+
+
+class Basket(TypedDict, total=False):
+    xs: list[int]
+
+
+basket = hf.StateGraph(Basket, name="basket", registry=registry)
+basket.node(name="count")(lambda state: None)
+basket.start_at("count")
+basket.finish("count")
+
+
+@pytest.mark.parametrize(
+    ("thing", "given", "fix"),
+    [
+        (echo, {"priorty": 1}, "did you mean 'priority'? known: 'at', "),
+        (echo, {"value": 1}, "for keywords start echo.bind(value=…)"),
+        (basket, {"xs": []}, 'a state graph is started with its state: start(graph, {"xs": …})'),
+        (basket, {"kye": "k"}, "did you mean 'key'?"),
+        ("echo", {"value": 1}, "are not given as keywords of start; of its options known: 'at', "),
+    ],
+)
+async def test_a_keyword_that_start_does_not_have_is_refused_with_what_fits(thing: Any, given: Any, fix: str) -> None:
+    async with engine("memory://") as opened, nothing_written(opened):
+        with refused(hf.UsageError, f"start has no option {next(iter(given))}", fix=fix):
+            await opened.start(thing, **given)
 
 
 async def test_an_action_of_another_registry_is_refused() -> None:

@@ -320,6 +320,20 @@ def test_i14_what_would_not_come_back_equal_is_refused(value: object, annotation
         refusal(CODECS["msgpack"], value, annotation)  # which can hold more, but stores must not differ
 
 
+def test_i14_bytes_that_pydantic_cannot_write_as_text_are_refused_with_the_setting_that_helps(codecs: Codecs) -> None:
+    class Picture(pydantic.BaseModel):
+        data: bytes
+
+    class Encoded(Picture):
+        model_config = pydantic.ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    with pytest.raises(PayloadRefused, match="does not fit its annotation Picture") as raised:
+        codecs.encode(Picture(data=b"\xff"), Picture, where="x")
+    assert 'ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")' in raised.value.hint
+    written = codecs.encode(Encoded(data=b"\xff"), Encoded, where="x")
+    assert codecs.decode(written.data, Encoded, where="x", codec=written.codec) == Encoded(data=b"\xff")
+
+
 def test_i14_pydantic_models_that_lose_something_are_refused(codecs: Codecs) -> None:
     class Base(pydantic.BaseModel):
         n: int

@@ -156,6 +156,13 @@ async def test_i37_the_fix_for_a_renamed_field_is_the_upcast_that_renames_it() -
     assert "def renamed(event): event['amount'] = event.pop('cents'); return event" in text
 
 
+async def test_i37_the_upcast_that_is_proposed_gives_the_field_that_is_told_to_be_missing() -> None:
+    """Of several that are missing the first of the class, not of the alphabet."""
+    text = await difference(account(events=another("Opened", price=(int,), currency=(str,)) | Rang))
+    assert "missing required field `price`" in text
+    assert "def renamed(event): event['price'] = event.pop('cents'); return event" in text
+
+
 async def test_i9_dead_letters_that_this_code_could_not_replay_are_told(stage: Stage) -> None:
     class Gone(hf.NonRetryable): ...
 

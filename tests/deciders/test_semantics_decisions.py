@@ -179,6 +179,47 @@ async def test_i16_what_decide_raises_reaches_the_caller_and_nothing_is_written(
         await assert_sound(engine)
 
 
+async def test_i16_i34_what_is_terminal_raises_reaches_the_caller_and_nothing_is_written(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    """Like decide and evolve; and the state that it was asked about is forgotten."""
+    broken = ZeroDivisionError("no end")
+
+    def is_terminal(self: Any, state: Any) -> bool:
+        raise broken
+
+    async with stage.engine(world.registry, work=False) as engine:
+        await engine.execute(world.Puppet, Act("p"))
+        with monkeypatch.context() as patched:
+            patched.setattr(world.Puppet, "is_terminal", is_terminal)
+            with pytest.raises(
+                hf.DecideFailed, match=r"is_terminal of puppet raised ZeroDivisionError: no end"
+            ) as caught:
+                await engine.execute(world.Puppet, Act("p", ("lost",)))
+        assert caught.value.__cause__ is broken
+        assert await world.words(engine) == ("acted",)
+        await engine.execute(world.Puppet, Act("p", ("now",)))
+        assert await world.words(engine) == ("acted", "now")
+        await assert_sound(engine)
+
+
+async def test_i16_code_that_takes_long_in_a_decision_is_named_in_the_log_without_what_it_was_given(
+    stage: Stage, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """I16: whose it is, and for what; also where a timer brought the input."""
+    async with stage.virtual(world.registry) as (engine, clock):
+        await engine.execute(world.Puppet, Act("p", alarms=(Alarm(HOUR, "secret", "k"),)))
+        monkeypatch.setattr("holdfast.coordinator.SLOW_DECISION_SECONDS", -1.0)  # all of them take too long
+        caplog.clear()
+        await engine.execute(world.Puppet, Act("p", ("secret",)))
+        await clock.advance(hours=2)
+        assert await world.words(engine) == ("acted", "secret", "secret")
+    slow = [each.getMessage() for each in caplog.records if "must be quick" in each.getMessage()]
+    assert sum("ExecuteInput" in line and "(puppet, input Act) took" in line for line in slow) == 1
+    assert any("CompleteWork" in line and "(puppet, node " in line for line in slow), slow
+    assert not any("secret" in line for line in slow)
+
+
 async def test_k7_an_input_that_cannot_be_decided_leaves_its_batch_alone(stage: Stage, world: World) -> None:
     """Good and bad at once, of one instance."""
     async with stage.engine(world.registry, work=False) as engine:

@@ -251,6 +251,21 @@ def test_a_condition_that_raises_is_told_with_its_edge_and_line() -> None:
         bound().taken("verify", fields(count=1))
 
 
+def test_i40_a_condition_that_gives_a_coroutine_does_not_hold_but_is_told() -> None:
+    async def no(state: Any) -> bool:
+        return False
+
+    made = hf.StateGraph(State, name="awaited", registry=hf.Registry())
+    made.node(write)
+    made.start_at("write")
+    made.edge("write", "write", when=lambda state: no(state))
+    made.finish("write")
+    with pytest.raises(
+        GraphError, match=r"when of the edge from 'write' to 'write' .* it gave a coroutine, which nobody"
+    ):
+        bound(made).taken("write", fields(count=1))
+
+
 def reduced(reduce: Callable[[Any, Any], Any]) -> BoundGraph:
     made = hf.StateGraph(State, name="reduced", registry=hf.Registry(), reduce=reduce)
     made.node(write)

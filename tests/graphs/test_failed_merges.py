@@ -122,3 +122,24 @@ async def test_i42_a_merge_that_fails_fails_the_run_and_a_retry_with_better_code
         assert [c.step_id for c in await mended.checkpoints()] == [0, 1, 2]
         assert (await engine.replay(handle.id)).ok
         await assert_sound(engine)
+
+
+async def test_i42_i41_a_conflict_that_a_node_is_mended_for_is_forked_as_the_error_says(sqlite_url: str) -> None:
+    """I42, I41: a retry merges what was kept and conflicts again; the step that is run again, in a fork, does not."""
+    registry = hf.Registry()
+    state: Any = TypedDict("Log", {"plain": str})  # type: ignore[misc]
+    graph: hf.StateGraph[Any] = hf.StateGraph(state, name="conflict", registry=registry)
+    writers = ["a", "b"]
+    for name in ("a", "b"):
+        graph.node(name=name)(lambda state, ctx: {"plain": ctx.node} if ctx.node in writers else None)
+    graph.start_at("a", "b")
+    graph.finish("a", "b")
+    async with engine_on(sqlite_url, registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"plain": ""})
+        with pytest.raises(hf.RunFailed) as raised:
+            await handle.result(timeout=SECONDS)
+        assert f"`holdfast fork {handle.id} --step 0`" in str(raised.value)
+        assert "fork the run from the step before" in str(raised.value.cause)
+        writers.remove("b")
+        fork = await engine.fork(handle.id, step=0)
+        assert (await fork.result(timeout=SECONDS))["plain"] == "a"

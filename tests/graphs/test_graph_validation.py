@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -192,6 +193,23 @@ def test_edges_take_names_and_conditions_that_can_be_called() -> None:
         ).message
     )
     assert "finish() of graph 'g' names no node" in refused(made.finish).message
+
+
+def test_i40_a_condition_that_would_have_to_be_awaited_is_refused() -> None:
+    """A coroutine is true, whatever it would have said."""
+
+    class Call:
+        async def __call__(self, state: Any) -> bool:
+            return False
+
+    async def no(state: Any) -> bool:
+        return False
+
+    made = graph("plan")
+    for when in (no, Call(), functools.partial(no)):
+        told = refused(lambda when=when: made.edge("plan", "plan", when=when)).message  # type: ignore[misc]
+        assert told == "when of the edge from 'plan' to 'plan' in graph 'g' is an async def"
+    assert not made.edges
 
 
 def test_a_function_that_cannot_be_called_with_a_state_is_no_node() -> None:

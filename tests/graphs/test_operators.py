@@ -292,6 +292,36 @@ async def _payloads(handle: hf.Handle[Any], wanted: dict[str, Any]) -> bool:
     return {each.node: each.payload for each in await handle.interrupts()} == wanted
 
 
+async def test_i42_an_answer_for_a_node_that_the_graph_lacks_is_refused_also_if_another_was_given_it(url: str) -> None:
+    """I42, K8: repeated is what was given to the same node."""
+    registry = hf.Registry()
+    graph = hf.StateGraph(Log, name="asks twice", registry=registry)
+
+    async def ask(state: Log, ctx: hf.NodeContext) -> Any:
+        return {"log": [await ctx.interrupt("sure?")]}
+
+    graph.node(name="one")(ask)
+    graph.node(name="two")(ask)
+    graph.start_at("one", "two")
+    graph.finish("one", "two")
+
+    async def both_ask() -> bool:
+        return len(await handle.interrupts()) == 2
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"n": 0, "log": []})
+        await until(both_ask, "both ask")
+        assert await handle.resume_with("yes", node="one")
+        assert not await handle.resume_with("yes", node="one")
+        with pytest.raises(hf.UnknownNode, match="onne"):
+            await handle.resume_with("yes", node="onne")
+        assert await handle.resume_with("yes", node="two")
+        await handle.result(timeout=SECONDS)
+        assert not await handle.resume_with("yes", node="two")
+        with pytest.raises(hf.UsageError, match="asks nobody"):
+            await handle.resume_with("yes", node="onne")
+
+
 async def test_i11_an_answer_to_a_paused_run_is_kept_for_the_resume(url: str) -> None:
     """I11: answering is accepted, nothing starts; a cancelled run asks nobody any more."""
     registry, calls = hf.Registry(), Counter[str]()
@@ -454,6 +484,30 @@ async def test_i3_i5_a_node_has_thirty_seconds_and_retries_hold_no_slot() -> Non
         await handle.result(timeout=SECONDS)
         assert attempts == [1, 2]
         assert (await handle.scheduler()).metrics.total_retries == 1
+
+
+@pytest.mark.parametrize("beside", [(), ("other",)])
+async def test_i3_retries_of_before_an_operators_retry_are_counted_too(url: str, beside: tuple[str, ...]) -> None:
+    """I3: the retry gives a new budget; what was tried before stays tried."""
+    registry = hf.Registry()
+    graph = hf.StateGraph(Log, name="counted", registry=registry)
+
+    @graph.node(retry=hf.Retry(attempts=2, base=0.001, cap=0.001))
+    async def fails(state: Log, ctx: hf.NodeContext) -> Any:
+        if ctx.attempt < 4:
+            raise ValueError("not yet")
+
+    graph.node(name="other")(lambda state: None)
+    graph.start_at("fails", *beside)
+    graph.edge("fails", "other")
+    graph.finish("other")
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"n": 0, "log": []})
+        with pytest.raises(hf.RunFailed):
+            await handle.result(timeout=SECONDS)
+        await handle.retry()
+        await handle.result(timeout=SECONDS)
+        assert (await handle.scheduler()).metrics.total_retries == 3
 
 
 async def test_k8_an_answer_that_is_repeated_never_answers_the_next_question(url: str) -> None:

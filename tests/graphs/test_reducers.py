@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
@@ -173,3 +174,22 @@ def test_a_reducer_that_cannot_work_on_a_fields_type_is_refused_with_the_graph(
     with pytest.raises(GraphError) as caught:
         hf.StateGraph(State, name="refused", registry=hf.Registry())
     assert told in caught.value.message
+
+
+class AwaitedCall:
+    async def __call__(self, current: Any, given: Any) -> Any:
+        return given
+
+
+async def awaited(current: Any, given: Any) -> Any:
+    return given
+
+
+@pytest.mark.parametrize("reducer", [awaited, AwaitedCall(), functools.partial(awaited)])
+def test_i41_a_reducer_that_would_have_to_be_awaited_is_refused_with_the_graph(reducer: Any) -> None:
+    State = TypedDict("State", {"it": Annotated[list[str], reducer]})  # type: ignore[misc]  # noqa: UP013
+    with pytest.raises(GraphError, match=r"the reducer .* of field 'it' of State is an async def"):
+        hf.StateGraph(State, name="refused", registry=hf.Registry())
+    Plain = TypedDict("Plain", {"it": list[str]})  # noqa: UP013
+    with pytest.raises(GraphError, match="reduce of graph 'refused' is an async def"):
+        hf.StateGraph(Plain, name="refused", registry=hf.Registry(), reduce=reducer)

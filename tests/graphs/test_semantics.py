@@ -238,6 +238,20 @@ async def test_i40_many_without_targets_ends_its_branch_only_where_finish_says_s
     assert (await ran(registry, graph))["log"] == ["done"]
 
 
+@pytest.mark.parametrize("nowhere", [[], hf.Many([]), hf.Many([], {"log": ["kept"]})])
+async def test_i40_an_answer_that_leads_nowhere_is_no_progress_outside_of_finish(nowhere: Any) -> None:
+    """I40: like a node of whose edges none is taken; otherwise a run would be complete that never reached its end."""
+    registry, graph = graph_of()
+    graph.node(name="none", goes_to=["end"])(lambda state: nowhere)
+    telling(graph, "end")
+    graph.start_at("none")
+    graph.finish("end")
+    with pytest.raises(hf.RunFailed) as raised:
+        await ran(registry, graph)
+    assert isinstance(raised.value.cause, hf.NoProgress)
+    assert "node none of graph plan answered with an empty list" in str(raised.value.cause)
+
+
 # -- I41: states
 
 

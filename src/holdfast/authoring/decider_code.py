@@ -144,7 +144,7 @@ class BoundDecider:
         unread = [] if variant is None else variant.unread(plain)
         if variant is None or not unread:
             return f"give what is missing a default, or add {step}"
-        missing = sorted((variant.fields or set()) - plain.keys())
+        missing = [name for name in variant.fields or () if name not in plain]  # the first is the one that is told
         new = missing[0] if missing else "NEW_NAME"
         return (
             f"add {step}, if {unread[0]!r} was renamed with: "
@@ -307,7 +307,13 @@ class BoundDecider:
     # -- about a state
 
     def is_terminal(self, state: Any) -> bool:
-        return bool(self._decider.is_terminal(state))
+        try:
+            return bool(self._decider.is_terminal(state))
+        except Exception as error:
+            raise DecideFailed(
+                f"is_terminal of {self.name} raised {type(error).__name__}: {error}{authors_line(error)}",
+                hint="repair is_terminal: it is asked of every new state, also of the first one",
+            ) from error
 
     def view(self, state: Any) -> StateInfo:
         """Where the instance stands, with the fields that its author shows; raises what the author's view raises."""

@@ -6,6 +6,7 @@ told with their names, since nobody sees a traceback of a decision.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -190,7 +191,11 @@ class BoundGraph:
         if self._looked_at[0] is not state:
             self._looked_at = (state, self.state_type.decode(state))
         try:
-            return bool(edge.when(self._looked_at[1]))  # type: ignore[misc]  # it has one
+            holds = edge.when(self._looked_at[1])  # type: ignore[misc]  # it has one
+            if not inspect.iscoroutine(holds):
+                return bool(holds)
+            holds.close()
+            raise TypeError("it gave a coroutine, which nobody awaits")
         except Exception as error:
             raise GraphError(
                 f"when of the edge from {edge.source!r} to {edge.target!r} in graph {self.name!r} raised "

@@ -160,7 +160,8 @@ class Field:
         return ConflictingWrites(
             f"{who} wrote {self.where} in one step, and it has no reducer",
             hint=f"name one in its annotation, such as {self.name}: Annotated[{display(self.annotation)}, "
-            "hf.reducers.last_writer], or let only one of them write it",
+            "hf.reducers.last_writer], and retry the run; or let only one of them write it and fork the run from the "
+            "step before, since a retry merges what they gave already",
         )
 
     def _takes(self, data: bytes) -> bool:

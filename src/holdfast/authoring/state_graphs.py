@@ -19,6 +19,7 @@ import msgspec
 from holdfast.authoring import reducers as reducers  # `hf.reducers` is found here
 from holdfast.authoring.actions import UNSET, Unset
 from holdfast.authoring.registry import Definition, Place, Registry, default_registry, validated_name
+from holdfast.authoring.state_laws import is_async
 from holdfast.authoring.state_nodes import (
     Edge,
     GraphNode,
@@ -89,6 +90,8 @@ class StateGraph(Generic[S]):
                 f"reduce={reduce!r:.80} of graph {own!r} is a {type(reduce).__name__}",
                 hint="give a function: reduce=lambda state, delta: {**state, **delta}",
             )
+        if is_async(reduce):
+            raise GraphError(f"reduce of graph {own!r} is an async def", hint="make it a plain def")
         self.reduce = reduce
         self._state = state
         self._names_near = names_near(state)
@@ -273,6 +276,11 @@ class StateGraph(Generic[S]):
                 f"when={when!r:.80} of the edge from {source!r} to {target!r} in graph {self.name!r} is a "
                 f"{type(when).__name__}",
                 hint='give a function of the state: when=lambda state: state["ok"]',
+            )
+        if is_async(when):
+            raise GraphError(
+                f"when of the edge from {source!r} to {target!r} in graph {self.name!r} is an async def",
+                hint="make it a plain def of the state; what has to be awaited belongs in a node, which writes a field",
             )
         leaving = [edge for edge in self._edges if edge.source == source]
         if any(edge.target == target and edge.when == when for edge in leaving):

@@ -20,7 +20,7 @@ from holdfast.authoring.type_parameters import without_alias
 from holdfast.core.codec_shape import display
 from holdfast.core.errors import GraphError
 
-__all__ = ["Law", "Reducer", "kind_of", "law_of"]
+__all__ = ["Law", "Reducer", "is_async", "kind_of", "law_of"]
 
 Reducer = Callable[[Any, Any], Any]
 Change = Literal["value", "tail", "difference"]
@@ -63,8 +63,20 @@ def kind_of(annotation: object) -> str:
     return {int: "int", float: "float", str: "str"}.get(origin, "") if isinstance(origin, type) else ""
 
 
+def is_async(function: object) -> bool:
+    """Whether what is called gives a coroutine, which as a condition always holds and as a value cannot be stored."""
+    if inspect.iscoroutinefunction(function):
+        return True
+    return callable(function) and inspect.iscoroutinefunction(type(function).__call__)
+
+
 def law_of(reducer: Reducer, annotation: object, where: str) -> Law:
     """The law of a reducer for a field of this type; GraphError if the two cannot go together."""
+    if is_async(reducer):
+        raise GraphError(
+            f"the reducer {_name(reducer)} of {where} is an async def",
+            hint="make it a plain def: it runs inside the commit; what has to be awaited belongs in a node",
+        )
     kind = kind_of(annotation)
     if reducer is operator.add or reducer is operator.iadd:
         return _law_of_add(kind, annotation, where)

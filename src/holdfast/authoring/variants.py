@@ -51,15 +51,15 @@ class Variant:
     tags_itself: bool
 
     @property
-    def fields(self) -> set[str] | None:
-        """The names of its fields as they are written; None where what a record takes is its own affair (pydantic)."""
+    def fields(self) -> tuple[str, ...] | None:
+        """The names of its fields as they are written, in order; None where it is a record's own affair (pydantic)."""
         return None if is_pydantic_model(self.kind) else _written_names(self.kind)
 
     def unread(self, plain: object) -> list[str]:
         """What an object of JSON's own types holds that the class has no field for, where that is known."""
         if not isinstance(plain, dict) or self.fields is None:
             return []
-        return sorted(str(name) for name in plain.keys() - self.fields - {TAG_FIELD})
+        return sorted(str(name) for name in plain.keys() - {*self.fields, TAG_FIELD})
 
     @property
     def shape(self) -> Shape:
@@ -329,16 +329,16 @@ def _is_record(kind: type) -> bool:
     )
 
 
-def _written_names(kind: type) -> set[str]:
+def _written_names(kind: type) -> tuple[str, ...]:
     """The names of its fields as they are written."""
     if issubclass(kind, msgspec.Struct):
-        return set(kind.__struct_encode_fields__)
+        return kind.__struct_encode_fields__
     if is_pydantic_model(kind):
         fields: Mapping[str, Any] = kind.model_fields  # type: ignore[attr-defined]
-        return {field.serialization_alias or field.alias or name for name, field in fields.items()}
+        return tuple(field.serialization_alias or field.alias or name for name, field in fields.items())
     if dataclasses.is_dataclass(kind):
-        return {field.name for field in dataclasses.fields(kind)}
-    return {field.name for field in getattr(kind, "__attrs_attrs__", ())}
+        return tuple(field.name for field in dataclasses.fields(kind))
+    return tuple(field.name for field in getattr(kind, "__attrs_attrs__", ()))
 
 
 def _ignores_unknown_fields(kind: type) -> bool:

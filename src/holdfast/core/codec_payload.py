@@ -193,10 +193,14 @@ def _refuse_because(value: object, shape: Shape, where: str, trouble: Exception)
         fault = surrogate_fault(value)
     if fault is not None:
         raise PayloadRefused(f"{where}: {fault.path} {fault.reason}", hint=fault.fix) from trouble
+    hint = "pass a value of the annotated type, or correct the annotation"
+    if isinstance(trouble, UnicodeDecodeError):  # pydantic writes bytes as text unless it is told otherwise
+        hint = 'let the model write bytes as base64: model_config = ConfigDict(ser_json_bytes="base64", '
+        hint += 'val_json_bytes="base64")'
     wanted = "JSON" if shape.untyped else display(shape.annotation)
     raise PayloadRefused(
         f"{where} does not fit its annotation {wanted}: {_text(trouble)}",
-        hint="pass a value of the annotated type, or correct the annotation",
+        hint=hint,
     ) from trouble
 
 

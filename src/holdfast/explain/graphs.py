@@ -75,7 +75,7 @@ def failed_step(s: Situation) -> list[Reason]:
             (
                 fix("to merge again, with the code mended; no node runs again", "retry", s.run.id, "--app", module),
                 fix(
-                    "to go on in a new run from the step before, with other values",
+                    "to run that step again in a new run, with a node mended or with other values",
                     *("fork", s.run.id, "--step", str(s.run.base), "--update", '{"FIELD": "VALUE"}', "--app", module),
                 ),
             ),

@@ -30,6 +30,7 @@ from holdfast.core.rows import (
     COMPLETED,
     FAILED,
     GATE_PAUSED,
+    GAVE_UP,
     LOST,
     NODE,
     PAUSED,
@@ -363,17 +364,18 @@ def _settled(
 ) -> tuple[list[Settled], int]:
     """The step's items with what they gave, in merge order; and how many tries too many that took."""
     addresses = [item.address(step) for item in known.frontier]
-    if last is not None and len(addresses) == 1:
-        latest = {last.node: last}
+    if last is not None and len(addresses) == 1 and last.attempt == 1:
+        attempts = [last]
     else:
-        latest = {work.node: work for work in view.find(Attempts(run.id, frozenset(addresses)))}
+        attempts = view.find(Attempts(run.id, frozenset(addresses)))
+    latest = {work.node: work for work in attempts}
+    # Not `failures`, which an operator's retry sets back: it is what the budget is counted by (I3).
+    retries = sum(work.status in GAVE_UP for work in attempts)
     settled: list[Settled] = []
-    retries = 0
     for item, address in zip(known.frontier, addresses, strict=True):
         work = latest[address]
         stored = work.result if work.status == COMPLETED else None  # of one that was skipped: nothing
         settled.append((item, decode_outcome(None if stored is None else code.unseal(stored))))
-        retries += work.failures
     return settled, retries
 
 

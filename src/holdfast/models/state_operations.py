@@ -20,6 +20,7 @@ from holdfast.core.rows import (
     Run,
     Work,
 )
+from holdfast.core.state_items import node_of
 from holdfast.core.state_operations import INTERRUPT, AnswerPerson, AskPerson, ForkGraph, RecordCall
 from holdfast.core.state_outcomes import split
 from holdfast.core.view import View
@@ -212,7 +213,8 @@ def _the_one(run: Run, asking: list[Work], node: str | None) -> Work:
 
 def _was_answered(view: View, run: Run, op: AnswerPerson) -> bool:
     rows: list[Recorded] = view.find(RecordedOf(run.id))
-    return any(row.kind == INTERRUPT and row.response_hash == op.answer_hash for row in rows)
+    answered = [row.node for row in rows if row.kind == INTERRUPT and row.response_hash == op.answer_hash]
+    return any(op.node in (None, address, node_of(address)) for address in answered)
 
 
 def _open_question(view: View, work: Work) -> Recorded | None:

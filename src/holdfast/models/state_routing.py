@@ -38,6 +38,12 @@ def next_items(code: GraphCode, settled: Sequence[Settled], state: Fields) -> tu
             for edge, target in edges:
                 arrivals.setdefault(target, []).append((item, edge))
             continue
+        if not outcome.route and item.node not in code.finish:
+            raise NoProgress(
+                f"node {item.node} of graph {code.name} answered with an empty list of nodes to go to, and it is not "
+                "in finish",
+                hint=f"say g.finish({item.node!r}) if its branch may end there, or return None to follow its edges",
+            )
         for edge, route in enumerate(outcome.route):
             target = code.route_to(route)
             if route.sent is None:

@@ -76,9 +76,17 @@ class GraphWork:
             raise MissingJob(f"{name} of graph {run.workflow} is a subgraph now", hint="bring the node's function back")
         known, item = await self._place(run, work, code)
         state = code.state_for(known.fields, item.sent)
-        call = partial(fn, state)
+        call, calls = partial(fn, state), None
         if node.takes_context:
-            call = partial(fn, state, await self._context(attempt, code, name, known, item, state))
+            calls = await self._calls(attempt, code)
+            context = self._context(attempt, code, name, known, item, state, calls)
+            call = partial(_begun, calls, fn, state, context)
+
+        def encode(returned: Any) -> bytes:
+            if calls is not None:
+                calls.end()
+            return code.seal(encode_outcome(code.outcome(name, returned, state)))
+
         return Invocation(
             work=work,
             run=run,
@@ -86,7 +94,7 @@ class GraphWork:
             instance=None,
             call=call,
             arguments=(b"", "json"),
-            encode=lambda returned: code.seal(encode_outcome(code.outcome(name, returned, state))),
+            encode=encode,
             retry=node.policy.retry,
             is_async=node.is_async,
             transactional=False,
@@ -95,15 +103,12 @@ class GraphWork:
             timeout=code.nodes[name].timeout,
         )
 
-    async def _context(
-        self, attempt: Attempt, code: BoundGraph, name: str, known: Known, item: Item, state: Any
-    ) -> NodeContext:
-        work, run = attempt.work, attempt.run
-        recording = recording_attempt(work)
-        calls = LiveCalls(
-            work=work,
+    async def _calls(self, attempt: Attempt, code: BoundGraph) -> LiveCalls:
+        recording = recording_attempt(attempt.work)
+        return LiveCalls(
+            work=attempt.work,
             recording=recording,
-            known=await self._recorded(work, recording),
+            known=await self._recorded(attempt.work, recording),
             coding=self._coding(code),
             clock=self._clock,
             submit=self._coordinator.submit,
@@ -111,6 +116,11 @@ class GraphWork:
             note=attempt.notes.append,
             is_cancelled=lambda: attempt.stop_requested,
         )
+
+    def _context(
+        self, attempt: Attempt, code: BoundGraph, name: str, known: Known, item: Item, state: Any, calls: LiveCalls
+    ) -> NodeContext:
+        work, run = attempt.work, attempt.run
         return NodeContext(
             run_id=run.id,
             workflow_name=run.workflow,
@@ -210,6 +220,11 @@ class GraphWork:
     async def _submit(self, operation: Operation) -> Settled:
         settled: Settled = await self._coordinator.submit(operation)
         return settled
+
+
+def _begun(calls: LiveCalls, fn: Callable[..., Any], state: Any, context: NodeContext) -> Any:
+    calls.begins()
+    return fn(state, context)
 
 
 def _lease(work: Work) -> dict[str, Any]:

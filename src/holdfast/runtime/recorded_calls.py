@@ -21,6 +21,7 @@ from holdfast.core.rows import Recorded, Work
 from holdfast.core.seams import Clock
 from holdfast.core.state_operations import INTERRUPT, AskPerson, RecordCall
 from holdfast.runtime.definitions import known_exception
+from holdfast.runtime.known_calls import KnownCalls
 
 if TYPE_CHECKING:
     from holdfast.authoring.state_code import BoundGraph
@@ -129,7 +130,7 @@ class LiveCalls:
     ) -> None:
         self._work = work
         self._recording = recording
-        self._known = known
+        self._known = KnownCalls(known)
         self._coding = coding
         self._clock = clock
         self._submit = submit
@@ -137,7 +138,8 @@ class LiveCalls:
         self._note = note
         self._is_cancelled = is_cancelled
         self._loop = asyncio.get_running_loop()
-        self._calls = 0
+        self._mismatch: ReplayMismatch | None = None
+        self._beside_records: _Asked | None = None  # a new call, made where others were recorded
 
     def note(self, text: str) -> None:
         self._note(text)
@@ -153,10 +155,27 @@ class LiveCalls:
     def cancelled(self) -> bool:
         return self._is_cancelled()
 
+    def begins(self) -> None:
+        """To be called by the task, or in the thread, that the node itself runs in."""
+        self._known.begins()
+
+    def end(self) -> None:
+        """The node has returned: what it asked for otherwise than before is told, also if it swallowed the error."""
+        if self._mismatch is not None:
+            raise self._mismatch
+        if (moved := self._known.moved) is not None:
+            where = f"call {moved.number} ({moved.asked.name}) of {self._work.node}"
+            raise _another_call(self._work, where, moved.recorded, moved.asked.name, moved.asked.request_hash)
+        asked = self._beside_records
+        if asked is not None and self._known.left:
+            not_asked_for = next(iter(self._known.left.values()))
+            raise _another_call(self._work, asked.where, not_asked_for, asked.name, asked.digest)
+
     async def record(self, name: str, request: object, call: Callable[[], Awaitable[Any]]) -> Any:
         asked = self._ask(name, request)
         if asked.before is not None:
-            return self._again(asked)
+            await asyncio.sleep(0)  # the node's other branches ask as well, much as when the call took its time
+            return self._again(asked.before, asked.where)
         began = self._clock.monotonic()
         try:
             value = await call()
@@ -169,7 +188,7 @@ class LiveCalls:
         """The call is made in the node's own thread; what came of it is written by the loop."""
         asked = self._ask(name, request)
         if asked.before is not None:
-            return self._again(asked)
+            return self._again(asked.before, asked.where)
         began = self._clock.monotonic()
         try:
             value = call()
@@ -184,7 +203,7 @@ class LiveCalls:
     def interrupt_blocking(self, payload: object) -> Any:
         asked = self._ask(INTERRUPT, payload)
         if asked.before is not None and asked.before.response is not None:
-            return self._again(asked)
+            return self._again(asked.before, asked.where)
         lease = _lease(self._work)
         raise WaitForPerson(
             AskPerson(
@@ -196,18 +215,28 @@ class LiveCalls:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result()
 
     def _ask(self, name: str, request: object) -> _Asked:
-        self._calls += 1
-        where = f"call {self._calls} ({name}) of {self._work.node}"
+        known, number = self._known, self._known.count()
+        where = f"call {number} ({name}) of {self._work.node}"
         stored, digest = self._coding.request(request, where)
-        return _Asked(self._calls, name, where, stored, digest, self._known.get(self._calls))
+        before = known.find(number, name, digest)
+        asked = _Asked(number if before is None else before.call, name, where, stored, digest, before)
+        if before is not None:
+            return asked
+        # A call that nothing is recorded for is new; but not where the node's one task asked for something else before:
+        # that is changed code, and the call may be one that was made already. Nor after a mismatch that was swallowed.
+        moved = known.moved
+        if self._mismatch or moved is not None or not (known.in_branches or known.is_free(number)):
+            recorded = known.nearest(number, name) if moved is None else moved.recorded
+            self._mismatch = self._mismatch or _another_call(self._work, where, recorded, name, digest)
+            raise self._mismatch
+        if not known.is_free(number):
+            self._beside_records = asked
+        return asked._replace(number=known.new_number(number))
 
-    def _again(self, asked: _Asked) -> Any:
-        before = asked.before
-        if before is None or before.name != asked.name or before.request_hash != asked.digest:
-            raise _another_call(self._work, asked)
+    def _again(self, before: Recorded, where: str) -> Any:
         if before.error is not None:
             raise decode_error(before.error).to_exception(known_exception)
-        return self._coding.decoded(before.response or b"null", asked.where)
+        return self._coding.decoded(before.response or b"null", where)
 
     async def _answered(self, asked: _Asked, began: float, value: Any) -> Any:
         response, response_hash = self._coding.response(value, asked.where)
@@ -258,12 +287,11 @@ class _Asked(NamedTuple):
     before: Recorded | None
 
 
-def _another_call(work: Work, asked: _Asked) -> ReplayMismatch:
-    before = asked.before
+def _another_call(work: Work, where: str, before: Recorded | None, name: str, request_hash: str) -> ReplayMismatch:
     recorded = "nothing" if before is None else f"{before.name} with {before.request_hash[:19]}"
     return ReplayMismatch(
-        f"{asked.where} in run {work.run} asks for something else than before it was cut off: it recorded {recorded}, "
-        f"and asks now for {asked.name} with {asked.digest[:19]}",
+        f"{where} in run {work.run} asks for something else than before it was cut off: it recorded {recorded}, "
+        f"and asks now for {name} with {request_hash[:19]}",
         hint="a node must make the same calls again: keep clocks, random numbers and the order of sets out of its "
         "requests (ctx.rng and ctx.now repeat)",
     )
