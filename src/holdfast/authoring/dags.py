@@ -375,12 +375,22 @@ def _declared_nodes(cls: type[Dag]) -> dict[str, DeclaredNode]:
         for attribute, value in list(vars(base).items()):
             earlier = nodes.get(attribute)
             if isinstance(value, DeclaredNode):
+                _check_hides_none(value)
                 if base is cls:
                     _adopt(value, attribute, earlier)
                 nodes[attribute] = value
             elif earlier is not None:
                 nodes[attribute] = _overridden(cls, attribute, value, earlier)
     return nodes
+
+
+def _check_hides_none(node: DeclaredNode) -> None:
+    if node.hides is not None:
+        raise DagError(
+            f"{node.attribute!r} is a {node.hides.declaration.kind} in line {node.hides.line} and a "
+            f"{node.declaration.kind} in line {node.line} of the class, and Python keeps the second only",
+            hint="rename one of them",
+        )
 
 
 def _adopt(node: DeclaredNode, attribute: str, earlier: DeclaredNode | None) -> None:
