@@ -63,6 +63,7 @@ from holdfast.models.machine import (
     existing_run,
     facts_of,
     new_attempt,
+    pause_asked_for,
     record,
     was_taken,
     why,
@@ -174,7 +175,7 @@ class Operators:
         run = existing_run(view, op.run)
         if _was_granted(view, run, op):
             return Changed(changed=True, status=run.status)
-        if run.status not in (PENDING, RUNNING, SUSPENDED):
+        if run.status not in (PENDING, RUNNING, SUSPENDED, PAUSED) or pause_asked_for(view, run):
             return Changed(changed=False, status=run.status)
         for work in view.find(OpenWork(run.id)):
             if work.status == READY:
@@ -203,7 +204,7 @@ class Operators:
         # The last step of a graph may have failed at its merge, which no node is to blame for.
         if _is_final(run) or not (run.gave_up or (run.model == GRAPH and run.status == FAILED)):
             return Changed(changed=False, status=run.status)
-        run = self._reopen(view, record(view, run, "retried", by=op.by, **_named(op)))
+        run = self._take_up(view, record(view, run, "retried", by=op.by, **_named(op)))
         nodes = self._retry_nodes(view, run, None)
         self._refresh(view, op.run)
         return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
@@ -239,7 +240,7 @@ class Operators:
                     f"node {name} of run {run.id} cannot be attempted again: {after}, which depends on it, {state}",
                     hint=fork,
                 )
-        run = self._reopen(view, record(view, run, "reattempted", by=op.by, node=name))
+        run = self._take_up(view, record(view, run, "reattempted", by=op.by, node=name))
         nodes = self._retry_nodes(view, run, node)
         self._refresh(view, op.run)
         return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
@@ -283,7 +284,7 @@ class Operators:
             run = replace(run, active=run.active - 1)
         ended = run.status == FAILED
         if status in GAVE_UP or ended:
-            run = self._reopen(view, run)
+            run = self._take_up(view, run)
         if latest is None:
             skipped = machine.skip_unbegun(view, run, node, self.definitions)
             view.insert(WORK, skipped)
@@ -339,6 +340,10 @@ class Operators:
         row = existing_run(view, run)
         self.machines[row.model].refresh(view, row, self.definitions)
 
+    def _take_up(self, view: View, run: Run) -> Run:
+        """Back to running, unless somebody asked for a pause: what becomes ready then waits with the rest (I11)."""
+        return run if pause_asked_for(view, run) else self._reopen(view, run)
+
     def _reopen(self, view: View, run: Run) -> Run:
         """Back to running, with ready work claimable again when its time has come."""
         if run.ended and run.model == DECIDER:  # I34: it has ended, and its last effects are tried again
@@ -382,8 +387,12 @@ class Operators:
         return tuple(machine.label(view, run, work.node, self.definitions) for work in again)
 
     def _blame(self, view: View, run: Run) -> Run:
-        """The run's error and reason are those of a node that has given up and still stands so, if there is one."""
-        run = replace(run, error=None, reason=None)
+        """The run's error is that of a node that has given up and still stands so, if there is one.
+
+        So is its reason, unless somebody paused it.
+        """
+        asked_for = pause_asked_for(view, run)
+        run = replace(run, error=None, reason=asked_for)
         if run.gave_up and run.model != DECIDER:
             latest: dict[str, Work] = {work.node: work for work in view.find(AllWork(run.id))}
             for work in latest.values():
@@ -391,7 +400,7 @@ class Operators:
                     machine = self.machines[run.model]
                     reason = why(work, machine.label(view, run, work.node, self.definitions))
                     reason += machine.position(view, run, work.node, self.definitions)
-                    run = replace(run, error=work.error, reason=reason)
+                    run = replace(run, error=work.error, reason=asked_for or reason)
                     break
         view.put(RUNS, run)
         return run
