@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 import holdfast as hf
+from holdfast.core.operations import LapseWork
 from holdfast.handle import HistoryEntry
 from holdfast.runtime import caretaker
+from holdfast.store.contract import ClaimRequest
 from tests.dags.side_effects import query_sql
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
@@ -105,6 +107,41 @@ async def test_i31_a_change_of_signature_is_recorded_and_an_equal_one_is_not(sha
     (told,) = changes(await finish_under(shared_url, after, second))
     assert (told["before"], told["signature"]) == (before.signature, after.signature)
     assert await query_sql(shared_url, f"SELECT signature FROM runs WHERE id = '{second}'") == [(after.signature,)]
+
+
+@pytest.mark.parametrize("wiring", [{"a": [], "b": ["a"], "new": ["b"]}, {"a": [], "new": ["a"]}])
+@pytest.mark.parametrize("by_whom", ["the new code", "no code"])
+async def test_i31_a_change_of_signature_is_recorded_after_a_crash_too(
+    shared_url: str, wiring: Wiring, by_whom: str
+) -> None:
+    """Whoever takes the dead worker's lease over has other code, or none; what the run followed is not forgotten."""
+    did: list[str] = []
+    before = Deploy(did, {"a": [], "b": ["a"], "c": ["b"]}, later=("b", "c"))
+    after = Deploy(did, wiring, later=("b",))
+    run = await run_until(shared_url, before, did, ["a"])
+    async with engine_on(shared_url, after.registry if by_whom == "the new code" else hf.Registry()) as engine:
+        (held,) = await engine.store.claim(
+            ClaimRequest(worker="w", queue="later", limit=1, workflows=("Order",), actions=("Order.b",))
+        )
+        await engine.coordinator.submit(LapseWork(run=run, node="b", attempt=1, token=held.work.token))
+    (told,) = changes(await finish_under(shared_url, after, run))
+    assert (told["before"], told["signature"]) == (before.signature, after.signature)
+
+
+async def test_i31_a_failed_step_that_is_gone_is_not_called_one_that_has_not_begun(shared_url: str) -> None:
+    did: list[str] = []
+
+    async def broken() -> None:
+        raise ValueError("b")
+
+    before = Deploy(did, {"a": [], "b": ["a"], "c": ["b"]}, b=broken)
+    after = Deploy(did, {"a": [], "c": ["a"]})
+    run = await run_until(shared_url, before, did, ["a", "b"])
+    async with engine_on(shared_url, after.registry) as engine:
+        await engine.get(run).resume()
+    (told,) = changes(await finish_under(shared_url, after, run))
+    assert told["skipped"] == ["b"]
+    assert told["warning"] == "nodes that had not completed are no longer in the graph, and were skipped"
 
 
 async def test_i31_the_signature_of_a_built_dag_is_computed_once_and_kept_with_it(url: str) -> None:

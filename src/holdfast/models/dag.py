@@ -42,7 +42,7 @@ from holdfast.core.rows import (
 )
 from holdfast.core.view import View
 from holdfast.models.dag_items import NO_PARENTS, is_alone, item_of, overridden
-from holdfast.models.dag_shape import Reshaped, reshape
+from holdfast.models.dag_shape import Reshaped, followed, reshape, without_signature
 from holdfast.models.delivery import gate_for
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record, settle
 
@@ -109,7 +109,7 @@ class DagMachine:
             self._differs(view, run, graph, handing, definitions)
             return
         if graph is None:  # whoever has the code goes on from what is stored; what is to be done about it is stored too
-            run = replace(run, signature=None)
+            run = without_signature(run)
             view.put(RUNS, run)
         if graph is not None and run.gave_up == 1:
             run = replace(run, reason=f"{run.reason}{self.position(view, run, work.node, definitions)}")
@@ -122,7 +122,7 @@ class DagMachine:
         if run.definition is None and not is_alone(run, work):
             graph = definitions.graph(view, run)
             if graph is None or graph.signature != run.signature:
-                return replace(run, signature=None)
+                return without_signature(run)
             if work.node not in graph.by_id:
                 return None
         return run
@@ -139,7 +139,7 @@ class DagMachine:
         graph = definitions.graph(view, run)
         if graph is None:
             if run.active == 0:
-                view.put(RUNS, replace(run, signature=None))  # a worker that has the code finds it
+                view.put(RUNS, without_signature(run))  # a worker that has the code finds it
             return
         if graph.signature != run.signature:
             self.follow(view, run, graph, Handing(None), definitions, by="the code of who resumed it")
@@ -161,12 +161,12 @@ class DagMachine:
     ) -> Reshaped:
         """Make the run's rows and counts agree with this graph, tell what that changed, and go on."""
         changed = reshape(view, run, graph, handing)
-        run = replace(changed.run, signature=graph.signature)
+        run = replace(changed.run, signature=graph.signature, token=0)
         if run.error is not None and run.gave_up == 0:  # what gave up is not in the graph any more
             run = replace(run, error=None, reason=run.reason if run.status == PAUSED else None)
         if run.definition is None:
             run = replace(run, adopted=definitions.seen(run, graph))
-        before = changed.run.signature
+        before = followed(changed.run)
         another = before is not None and before != graph.signature
         if by != FORK and (another or changed.left_out):  # a fork has its own entry, and a freeze changes nothing
             run = record(view, run, "graph changed", by=by, signature=graph.signature, **changed.told(NAMES_SHOWN))
@@ -305,7 +305,7 @@ class DagMachine:
         if graph is not None and (run.definition is not None or run.adopted <= definitions.seen(run, graph)):
             self.follow(view, run, graph, handing, definitions, by="a deploy")
         else:
-            view.put(RUNS, replace(run, signature=None))  # older code, or none: what follows is not for it to say
+            view.put(RUNS, without_signature(run))  # older code, or none: what follows is not for it to say
 
     def _go_on(self, view: View, run: Run) -> None:
         if run.remaining == 0 and run.active == 0:

@@ -43,7 +43,7 @@ class Reshaped(msgspec.Struct):
     run: Run
     not_begun: list[str] = msgspec.field(default_factory=list)  # new, or not yet reached
     gone: list[str] = msgspec.field(default_factory=list)  # completed, and not in the graph any more
-    skipped: list[str] = msgspec.field(default_factory=list)  # not begun, and not in the graph any more
+    skipped: list[str] = msgspec.field(default_factory=list)  # not completed, and not in the graph any more
     rewired: list[str] = msgspec.field(default_factory=list)  # begun under other parents than it has now
 
     @property
@@ -53,7 +53,7 @@ class Reshaped(msgspec.Struct):
 
     def told(self, limit: int) -> dict[str, Any]:
         """For the history: enough to recognise what happened by."""
-        told: dict[str, Any] = {"before": self.run.signature}
+        told: dict[str, Any] = {"before": followed(self.run)}
         for kind in ("not_begun", "gone", "skipped"):
             names: list[str] = getattr(self, kind)
             if names:
@@ -63,8 +63,25 @@ class Reshaped(msgspec.Struct):
         if self.gone:
             told["warning"] = "completed nodes are no longer in the graph"
         elif self.skipped:
-            told["warning"] = "nodes that had not begun are no longer in the graph, and were skipped"
+            told["warning"] = "nodes that had not completed are no longer in the graph, and were skipped"
         return told
+
+
+def without_signature(run: Run) -> Run:
+    """The run, for whoever has its code to shape anew; what it followed until now is remembered (I31)."""
+    if run.signature is None or run.definition is not None:
+        return replace(run, signature=None)
+    return replace(run, signature=None, token=int.from_bytes(bytes.fromhex(run.signature), signed=True))
+
+
+def followed(run: Run) -> str | None:
+    """The signature of the graph that the run followed last, as far as that is known."""
+    if run.signature is None and run.definition is None and run.token:
+        return run.token.to_bytes(SIGNATURE_BYTES, signed=True).hex()
+    return run.signature
+
+
+SIGNATURE_BYTES = 8  # so that it fits an integer of the database
 
 
 def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
