@@ -100,5 +100,36 @@ async def test_i28_an_attempt_is_found_by_its_ancestry_hash_also_in_a_fork(url: 
         assert await engine.find_executions("0" * 64) == []
 
 
+async def test_i30_a_failed_run_names_the_node_that_it_failed_for(url: str) -> None:
+    """By the name that people know, of a class and of a built DAG; a function has no nodes."""
+    registry = hf.Registry()
+
+    class Order(hf.Dag, registry=registry, on_failure="fail"):
+        @hf.step
+        async def validate(self) -> None: ...
+
+        @hf.step(name="charge the card")
+        async def charge(self) -> None:
+            raise ValueError("declined")
+
+    @hf.action(registry=registry)
+    async def decline() -> None:
+        raise ValueError("declined")
+
+    @hf.workflow(registry=registry)
+    async def shop() -> None:
+        raise ValueError("closed")
+
+    built = hf.DagBuilder("built", registry=registry, on_failure="fail")
+    built.node("charge", job=decline)
+    wanted = [(Order(), "charge the card"), (built.build(), "charge"), (shop, None)]
+    async with engine_on(url, registry) as engine, engine.worker():
+        for workflow, node in wanted:
+            handle = await engine.start(workflow)
+            with pytest.raises(hf.RunFailed) as failed:
+                await handle.result(timeout=10)
+            assert failed.value.node == node
+
+
 async def _has_letters(engine: hf.Engine) -> bool:
     return bool(await engine.dead())

@@ -5,6 +5,8 @@ All of them take the locked path: an operator's wish is decided on what is store
 
 from __future__ import annotations
 
+import shlex
+
 from msgspec.structs import replace
 
 from holdfast.core.decider_operations import DECIDER
@@ -72,6 +74,7 @@ from holdfast.models.projection import failed_place, skip_event
 from holdfast.models.state_code import GRAPH
 
 FINAL = (COMPLETED, CANCELLED, CANCELLING)
+NAMES_SHOWN = 5  # in a refusal
 
 _WISHES = frozenset({"paused", "resumed", "retried"})
 # How a refusal tells a person where a node stands; other statuses are words already.
@@ -122,6 +125,14 @@ def _skip_event_of(view: View, run: Run, work: Work, by: str) -> Changed:
             hint=f"`holdfast retry {run.id}` lets it try again; `holdfast projections skip` finds its next event",
         )
     return skip_event(view, run, work, place.position, by)
+
+
+def _fork_instead(run: Run, name: str) -> str:
+    """What to do instead of attempting a node again. The command needs what the run's graph is in."""
+    where = f"--step {run.base}" if run.model == GRAPH else f"--from {shlex.quote(name)}"
+    code = "" if run.definition is not None else f" (with --app and the module of {run.workflow})"
+    in_python = "" if run.model == GRAPH else f", or engine.fork(…, from_node={name!r}),"
+    return f"`holdfast fork {run.id} {where}`{code}{in_python} makes a new run that shares everything before it"
 
 
 def _ask(run: Run) -> str:
@@ -217,8 +228,7 @@ class Operators:
         attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
         name = machine.label(view, run, node, self.definitions)
         status = attempts[-1].status if attempts else "not begun"
-        where = f"--step {run.base}" if run.model == GRAPH else f"--from {name}"
-        fork = f"`holdfast fork {run.id} {where}` makes a new run that shares everything before it"
+        fork = _fork_instead(run, name)
         if _is_final(run):
             raise ReattemptRefused(
                 f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=fork
@@ -226,24 +236,35 @@ class Operators:
         if status == READY and attempts[-1].attempt > 1:
             return Changed(changed=False, status=run.status)  # K8: the attempt that is asked for waits already
         if status not in GAVE_UP and status != CANCELLED:
+            is_done = status in (COMPLETED, SKIPPED)
+            ahead = self._gone_ahead(view, run, node) if is_done else []
+            stands = "; ".join([f"it {_STANDING.get(status, f'is {status}')}", *ahead])
             raise ReattemptRefused(
-                f"node {name} of run {run.id} cannot be attempted again: it {_STANDING.get(status, f'is {status}')}",
-                hint=fork if status in (COMPLETED, SKIPPED) else f"wait for its end; {_ask(run)}",
+                f"node {name} of run {run.id} cannot be attempted again: {stands}",
+                hint=fork if is_done else f"wait for its end; {_ask(run)}",
             )
         _refuse_taken(run, attempts[-1], ReattemptRefused, "attempted again")
-        following = frozenset(machine.below(view, run, node, self.definitions))
-        for work in view.find(Attempts(run.id, following)) if following else ():
-            if work.status in (COMPLETED, LEASED):
-                after = machine.label(view, run, work.node, self.definitions)
-                state = "is running" if work.status == LEASED else "has completed"
-                raise ReattemptRefused(
-                    f"node {name} of run {run.id} cannot be attempted again: {after}, which depends on it, {state}",
-                    hint=fork,
-                )
+        if ahead := self._gone_ahead(view, run, node):
+            raise ReattemptRefused(
+                f"node {name} of run {run.id} cannot be attempted again: {'; '.join(ahead)}", hint=fork
+            )
         run = self._take_up(view, record(view, run, "reattempted", by=op.by, node=name))
         nodes = self._retry_nodes(view, run, node)
         self._refresh(view, op.run)
         return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
+
+    def _gone_ahead(self, view: View, run: Run, node: str) -> list[str]:
+        """What depends on the node and has completed or runs, in words: it must not find out later (I29)."""
+        machine = self.machines[run.model]
+        following = frozenset(machine.below(view, run, node, self.definitions))
+        rows: list[Work] = view.find(Attempts(run.id, following)) if following else []
+        ahead = [work for work in rows if work.status in (COMPLETED, LEASED)]
+        said = []
+        for work in ahead[:NAMES_SHOWN]:
+            after = machine.label(view, run, work.node, self.definitions)
+            said.append(f"{after}, which depends on it, {_STANDING[work.status]}")
+        more = len(ahead) - NAMES_SHOWN
+        return [*said, f"and so on with {more:,} more"] if more > 0 else said
 
     def skip(self, view: View, op: SkipNode) -> Changed:
         run = existing_run(view, op.run)
