@@ -18,6 +18,7 @@ from holdfast.core.dag_document import document, frozen, stored_nodes
 from holdfast.core.errors import (
     DagError,
     HoldfastError,
+    RemoteError,
     RunCancelled,
     RunFailed,
     RunPaused,
@@ -177,14 +178,17 @@ class Handle(Generic[R]):
             value: R = self._decoded(row)
             return value
         cause = None if row.error is None else decode_error(row.error).to_exception(known_exception)
+        told, fix = row.reason or str(cause), ""
+        if isinstance(cause, HoldfastError) and not isinstance(cause, RemoteError):  # its fix and ours are told as one
+            told, fix = told.replace(f". Fix: {cause.hint}", ""), f"{cause.hint}; "
         if row.status == FAILED:
             raise RunFailed(
-                f"run {row.id} of {row.workflow} failed: {row.reason or cause}",
+                f"run {row.id} of {row.workflow} failed: {told}",
                 run_id=row.id,
                 workflow=row.workflow,
                 node=node,
                 cause=cause,
-                hint=f"see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
+                hint=f"{fix}see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
             ) from cause
         if row.status == CANCELLED:
             raise RunCancelled(
@@ -192,11 +196,11 @@ class Handle(Generic[R]):
             )
         command = f"holdfast resume {row.id}"
         raise RunPaused(
-            f"run {row.id} of {row.workflow} is paused: {row.reason}",
+            f"run {row.id} of {row.workflow} is paused: {told}",
             run_id=row.id,
             reason=row.reason or "",
             command=command,
-            hint=f"`{command}` goes on, retrying what failed; result(wait_paused=True) waits for that",
+            hint=f"{fix}`{command}` goes on, retrying what failed; result(wait_paused=True) waits for that",
         ) from cause
 
     def _decoded(self, row: Run) -> Any:

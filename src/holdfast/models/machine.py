@@ -382,11 +382,12 @@ def why(work: Work, name: str) -> str:
     if work.error is None:
         return f"node {name} gave up after {times} ({work.status})"
     error = decode_error(work.error)
-    if work.kind == TURN:
-        return f"{error.type}: {error.message}".replace("\0", "\\0")[:REASON_LIMIT]
+    who = "" if work.kind == TURN else f"node {name} gave up after {times}: "
+    told = f"{who}{error.type}: {error.message}"
+    if len(told) > REASON_LIMIT:  # half a list of ways out would mislead; the error itself has all of them
+        told = f"{who}{error.type}: {error.fact}"
     # PostgreSQL's text holds no NUL, and a failure must not turn into a dead letter for its message.
-    message = error.message.replace("\0", "\\0")
-    return f"node {name} gave up after {times}: {error.type}: {message}"[:REASON_LIMIT]
+    return told.replace("\0", "\\0")[:REASON_LIMIT]
 
 
 REASON_LIMIT = 500
