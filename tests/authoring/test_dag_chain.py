@@ -453,6 +453,11 @@ def test_i25_a_node_may_have_the_name_of_one_outside_its_class() -> None:
     @action(registry=registry)
     def charge() -> None: ...
 
+    def made() -> type:
+        def pay(self: Any) -> None: ...
+
+        return type("Made", (Dag,), {"pay": step(pay)}, registry=Registry())
+
     class Base(Dag, registry=registry):
         @step
         def pay(self) -> None: ...
@@ -461,6 +466,7 @@ def test_i25_a_node_may_have_the_name_of_one_outside_its_class() -> None:
             @step
             def pay(self) -> None: ...
 
+        other = made()
         ship = step(job=charge)
 
     class Child(Base, name="Child"):

@@ -106,17 +106,19 @@ class DeclaredNode:
     attribute: str = ""
     line: int = 0  # of the class body, where it was declared
     hides: DeclaredNode | None = None  # a node of the same class that had the attribute before
-    _before: Mapping[str, DeclaredNode] = {}  # nodes that the class body had when this one was declared
+    _body: str = ""  # the class in whose body it was declared, and the nodes which that had already
+    _before: Mapping[str, DeclaredNode] = {}
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.attribute = name
-        self.hides = self._before.get(name, self.hides)
+        if owner.__qualname__ == self._body:  # and not another class that is made by a function which the body calls
+            self.hides = self._before.get(name, self.hides)
         self._before = {}
 
     def declared_in(self, body: FrameType | None, name: str | None) -> Self:
         """Remembers what assigning it may hide. `name` is the attribute it will have, None if that is not known yet."""
         if body is not None:
-            self.line = body.f_lineno
+            self.line, self._body = body.f_lineno, body.f_locals["__qualname__"]
             names = body.f_locals if name is None else (name,)
             found = {each: body.f_locals.get(each) for each in names}
             self._before = {each: node for each, node in found.items() if isinstance(node, DeclaredNode)}
