@@ -6,6 +6,7 @@ A deploy is an engine with another registry on the same database. Nodes of the q
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -208,6 +209,34 @@ async def test_i31_a_pending_step_that_is_gone_is_skipped_with_a_warning(shared_
     assert told["skipped"] == ["b"]
     assert "skipped" in told["warning"]
     assert await query_sql(shared_url, f"SELECT status FROM work WHERE run = '{run}' AND node = 'b'") == [("skipped",)]
+
+
+async def test_i31_a_pending_step_that_nothing_had_reached_is_told_when_it_is_gone(shared_url: str) -> None:
+    """It has no row yet; which nodes the run was to do is known from the code of then."""
+    did: list[str] = []
+    before = Deploy(did, {"a": [], "b": ["a"], "c": ["b"], "d": ["c"]}, later=("b",))
+    after = Deploy(did, {"a": [], "b": ["a"], "d": ["b"]}, later=("b",))
+    run = await run_until(shared_url, before, did, ["a"])
+    (told,) = changes(await finish_under(shared_url, after, run))
+    assert did == ["a", "b", "d"]
+    assert (told["skipped"], told["not_begun"]) == (["c"], ["d"])
+    assert told["warning"] == "nodes that had not completed are no longer in the graph, and were skipped"
+
+
+async def test_i31_a_step_that_an_import_takes_out_before_it_was_reached_is_told(url: str) -> None:
+    did: list[str] = []
+    deploy = Deploy(did, {"a": [], "b": ["a"], "c": ["b"]})
+    engine = engine_on(url, deploy.registry)
+    async with engine:
+        handle = await engine.start(deploy.dag())
+        document = json.loads(await handle.export_dag())
+        del document["nodes"]["c"]
+        await handle.import_dag(json.dumps(document))
+        (told,) = changes(await handle.history())
+        assert told["skipped"] == ["c"]
+        async with engine.worker():
+            await handle.result(timeout=20)
+    assert did == ["a", "b"]
 
 
 async def test_i31_a_new_dependency_on_a_completed_node_is_satisfied(shared_url: str) -> None:

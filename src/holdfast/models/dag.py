@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from holdfast.core.dag_document import node_names
 from holdfast.core.errors import MissingJob, ReadinessOverflow, UnknownNode
 from holdfast.core.graph import Graph, Node
 from holdfast.core.ids import ancestry_hash, parents_hash
 from holdfast.core.operations import StartRun
-from holdfast.core.queries import AllWork, Attempts, WaitsOf
+from holdfast.core.queries import AllWork, Attempts, CodeGraph, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLED,
@@ -157,10 +158,21 @@ class DagMachine:
         return True
 
     def follow(
-        self, view: View, run: Run, graph: Graph, handing: Handing, definitions: Definitions, *, by: str
+        self,
+        view: View,
+        run: Run,
+        graph: Graph,
+        handing: Handing,
+        definitions: Definitions,
+        *,
+        by: str,
+        instead_of: Graph | None = None,
     ) -> Reshaped:
-        """Make the run's rows and counts agree with this graph, tell what that changed, and go on."""
-        changed = reshape(view, run, graph, handing)
+        """Make the run's rows and counts agree with this graph, tell what that changed, and go on.
+
+        What it followed until now is `instead_of`, or code that somebody had once."""
+        nodes = _nodes_before(view, run, graph) if instead_of is None else names_of(instead_of)
+        changed = reshape(view, run, graph, handing, nodes)
         run = replace(changed.run, signature=graph.signature, token=0)
         if run.error is not None and run.gave_up == 0:  # what gave up is not in the graph any more
             run = replace(run, error=None, reason=run.reason if run.status == PAUSED else None)
@@ -314,6 +326,19 @@ class DagMachine:
         view.put(RUNS, run)
         if run.active == 0:
             settle(view, run)
+
+
+def names_of(graph: Graph) -> dict[str, str]:
+    return {node.id: node.name for node in graph.nodes}
+
+
+def _nodes_before(view: View, run: Run, graph: Graph) -> dict[str, str]:
+    """The nodes of the code that the run followed until now, by id: those that nothing has reached have no rows."""
+    before = followed(run)
+    if run.definition is not None or before is None or before == graph.signature:
+        return {}
+    stored: list[Definition] = view.find(CodeGraph(run.workflow, before))
+    return node_names(stored[0].nodes) if stored else {}
 
 
 def definition_id(kind: str, run: str, number: int) -> str:

@@ -11,6 +11,7 @@ waits only for parents that are not done. A node that has begun keeps going, wha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -84,8 +85,11 @@ def followed(run: Run) -> str | None:
 SIGNATURE_BYTES = 8  # so that it fits an integer of the database
 
 
-def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
-    """Change the run's work to what this graph asks for; the run's counts are in the answer, not yet written."""
+def reshape(view: View, run: Run, graph: Graph, handing: Handing, before: Mapping[str, str]) -> Reshaped:
+    """Change the run's work to what this graph asks for; the run's counts are in the answer, not yet written.
+
+    `before` has the nodes of the graph that it followed, by id, as far as they are known.
+    """
     first: dict[str, Work] = {}
     latest: dict[str, Work] = {}
     followed: dict[str, set[str | None]] = {}  # the parents' attempts that attempts of a node claim to follow
@@ -100,6 +104,7 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
     waiting = {wait.address for wait in view.find(WaitsOf(run.id))}  # for other runs
     changed = Reshaped(run)
     active = _drop_missing(view, graph, latest, changed)
+    changed.skipped += [name for node, name in before.items() if node not in graph.by_id and node not in latest]
     gave_up = remaining = 0
     for node in graph.nodes:
         remaining += node.id not in done
