@@ -9,7 +9,7 @@ from holdfast.core.function_operations import DropEvent, RedeliverEvent
 from holdfast.core.operations import DiscardDead, ReattemptNode
 from holdfast.core.queries import DeadEvents, StoredEvent
 from holdfast.core.rows import DEAD_EVENT, Event, Work
-from holdfast.start_options import checked_text
+from holdfast.start_options import checked_node, checked_text
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -36,7 +36,7 @@ async def replay(engine: Engine, id: str, node: str | None, by: str) -> bool:
             return False
         again = RedeliverEvent(event=event.id, name=event.name, run=event.target)
         return bool((await engine.coordinator.submit(again)).changed)
-    wish = ReattemptNode(run=checked_text(id, "a run id"), node=checked_text(node, "node"), by=checked_text(by, "by"))
+    wish = ReattemptNode(run=checked_text(id, "a run id"), node=checked_node(node), by=checked_text(by, "by"))
     try:
         return bool((await engine.coordinator.submit(wish)).changed)
     except ReattemptRefused:
@@ -47,7 +47,7 @@ async def discard(engine: Engine, id: str, node: str | None, by: str) -> bool:
     """Whether there was something to discard. A node fails its run; an event is gone."""
     if node is None:
         return bool((await engine.coordinator.submit(DropEvent(event=_event_id(id)))).changed)
-    wish = DiscardDead(run=checked_text(id, "a run id"), node=checked_text(node, "node"), by=checked_text(by, "by"))
+    wish = DiscardDead(run=checked_text(id, "a run id"), node=checked_node(node), by=checked_text(by, "by"))
     return bool((await engine.coordinator.submit(wish)).changed)
 
 

@@ -18,6 +18,7 @@ from holdfast.core.dag_document import document, frozen, stored_nodes
 from holdfast.core.errors import (
     DagError,
     HoldfastError,
+    RemoteError,
     RunCancelled,
     RunFailed,
     RunPaused,
@@ -59,10 +60,11 @@ from holdfast.core.stored import moment, undecided
 from holdfast.dag_reading import AncestryReport, check_ancestry, check_code, rewired_nodes
 from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
+from holdfast.models.flow_code import FLOW
 from holdfast.models.state_code import GRAPH
 from holdfast.querying import answer_query
 from holdfast.runtime.definitions import known_exception
-from holdfast.start_options import checked_text
+from holdfast.start_options import checked_node, checked_text
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -160,20 +162,33 @@ class Handle(Generic[R]):
             row = await self._engine.watch.wait(self.id, wanted, timeout, settled=True)
         except TimeoutError:
             raise TimeoutError(f"run {self.id} has not ended after {timeout:g} s; it goes on") from None
-        return self._outcome(row)
+        return self._outcome(row, await self._failed_node(row) if row.status == FAILED else None)
 
-    def _outcome(self, row: Run) -> R:
+    async def _failed_node(self, row: Run) -> str | None:
+        """The name of the node that the run failed for; a function has none."""
+        if row.model not in ("dag", FLOW, GRAPH) or not row.gave_up:
+            return None
+        to_blame = next((work.node for work in await self._work() if work.error and work.error == row.error), None)
+        graph = await self._engine.definitions.load(self._engine.store, row) if row.model == "dag" else None
+        known = None if graph is None else graph.by_id.get(to_blame or "")
+        return to_blame if known is None else known.name
+
+    def _outcome(self, row: Run, node: str | None = None) -> R:
         if row.status == COMPLETED:
             value: R = self._decoded(row)
             return value
         cause = None if row.error is None else decode_error(row.error).to_exception(known_exception)
+        told, fix = row.reason or str(cause), ""
+        if isinstance(cause, HoldfastError) and not isinstance(cause, RemoteError):  # its fix and ours are told as one
+            told, fix = told.replace(f". Fix: {cause.hint}", ""), f"{cause.hint}; "
         if row.status == FAILED:
             raise RunFailed(
-                f"run {row.id} of {row.workflow} failed: {row.reason or cause}",
+                f"run {row.id} of {row.workflow} failed: {told}",
                 run_id=row.id,
                 workflow=row.workflow,
+                node=node,
                 cause=cause,
-                hint=f"see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
+                hint=f"{fix}see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
             ) from cause
         if row.status == CANCELLED:
             raise RunCancelled(
@@ -181,11 +196,11 @@ class Handle(Generic[R]):
             )
         command = f"holdfast resume {row.id}"
         raise RunPaused(
-            f"run {row.id} of {row.workflow} is paused: {row.reason}",
+            f"run {row.id} of {row.workflow} is paused: {told}",
             run_id=row.id,
             reason=row.reason or "",
             command=command,
-            hint=f"`{command}` goes on, retrying what failed; result(wait_paused=True) waits for that",
+            hint=f"{fix}`{command}` goes on, retrying what failed; result(wait_paused=True) waits for that",
         ) from cause
 
     def _decoded(self, row: Run) -> Any:
@@ -255,11 +270,11 @@ class Handle(Generic[R]):
 
     async def reattempt(self, node: str, *, by: str = "an operator") -> None:
         """Give one node that gave up a new attempt; ReattemptRefused if that could not be told apart later (I29)."""
-        await self._ask(ReattemptNode(run=self.id, node=checked_text(node, "node"), by=checked_text(by, "by")))
+        await self._ask(ReattemptNode(run=self.id, node=checked_node(node), by=checked_text(by, "by")))
 
     async def skip(self, node: str, *, by: str = "an operator") -> None:
         """Mark a node as skipped, which satisfies what depends on it."""
-        await self._ask(SkipNode(run=self.id, node=checked_text(node, "node"), by=checked_text(by, "by")))
+        await self._ask(SkipNode(run=self.id, node=checked_node(node), by=checked_text(by, "by")))
 
     async def resume_with(self, answer: Any, *, node: str | None = None, by: str = "a person") -> bool:
         """Answer a node of a state graph that asks a person (`ctx.interrupt`); `node` if several do.
@@ -270,7 +285,7 @@ class Handle(Generic[R]):
         from holdfast.runtime.recorded_calls import answer_of
 
         stored, digest = answer_of(answer, self._engine.codecs, self._engine.settings.payload_limit_bytes)
-        asked = None if node is None else checked_text(node, "node")
+        asked = None if node is None else checked_node(node)
         meant, question = await question_meant(self._engine, self.id, asked)
         operation = AnswerPerson(
             run=self.id, answer=stored, answer_hash=digest, node=meant, question=question, by=checked_text(by, "by")

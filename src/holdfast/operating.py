@@ -17,7 +17,7 @@ from holdfast.core.state_operations import ForkGraph
 from holdfast.dead_letters import DeadLetter
 from holdfast.engine_parts import EnginePart
 from holdfast.handle import Handle
-from holdfast.start_options import Identified, checked_text
+from holdfast.start_options import Identified, checked_node, checked_text
 from holdfast.store.contract import Finding, FindRuns, StoreStats, WorkerRow
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Operating(EnginePart):
             ForkRun(
                 run=self._engine.system.ids.new(),
                 source=source,
-                from_node=checked_text(from_node, "from_node"),
+                from_node=checked_node(from_node, "from_node"),
                 key=None if key is None else checked_text(key, "key"),
                 by=checked_text(by, "by"),
             )

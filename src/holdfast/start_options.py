@@ -8,11 +8,14 @@ from typing import Any, Protocol, TypedDict
 
 import msgspec
 
+from holdfast.authoring.registry import LONGEST_NAME
 from holdfast.authoring.startable import StartSpec
 from holdfast.core.errors import UsageError
 from holdfast.core.operations import PolicyOverride, StartRun
 
 TEXT_LIMIT_BYTES = 255
+# A name has up to LONGEST_NAME characters of up to four bytes each; loops and elements add to it, as in charge@2.0[3].
+NODE_LIMIT_BYTES = 4 * LONGEST_NAME + 100
 
 
 class Identified(Protocol):
@@ -121,15 +124,20 @@ def _check_priority(priority: object) -> None:
         raise UsageError(f"priority is {priority!r}", hint="give an integer of 32 bits; higher runs first")
 
 
-def checked_text(text: object, what: str) -> str:
+def checked_node(node: object, what: str = "node") -> str:
+    """The name or address of a node, as long as one that was defined can be."""
+    return checked_text(node, what, NODE_LIMIT_BYTES)
+
+
+def checked_text(text: object, what: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> str:
     """A short printable text, as keys, queues and tags are."""
-    fix = f"give a text of 1 to {TEXT_LIMIT_BYTES} bytes in UTF-8"
+    fix = f"give a text of 1 to {limit_bytes} bytes in UTF-8"
     if not isinstance(text, str):
         raise UsageError(f"{what} is {text!r:.80}, a {type(text).__name__}", hint=fix)
     if not text:
         raise UsageError(f"{what} is empty", hint=fix)
     size = len(text.encode("utf-8", "surrogatepass"))
-    if size > TEXT_LIMIT_BYTES:
+    if size > limit_bytes:
         raise UsageError(f"{what} is {text[:40]!r}… with {size:,} bytes", hint=fix)
     if not text.isprintable():
         raise UsageError(f"{what} {text!r} has characters that cannot be printed", hint="use printable ones only")

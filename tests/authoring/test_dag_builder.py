@@ -103,6 +103,19 @@ def test_a_fan_out_of_nothing_changes_nothing() -> None:
     assert edges(w.build()) == {"start": [], "end": ["start"]}
 
 
+def test_i27_a_fan_out_of_nothing_stands_for_what_its_nodes_would_have_waited_for() -> None:
+    """Else who waits for all of none would begin beside what was to come before them."""
+    w = builder()
+    w.node("start", job=notify)
+    w.node("load", job=notify)
+    w.node("end", job=notify, depends_on=fan(w, 0))
+    w.node("report", job=notify, depends_on=fan(w, 0, depends_on="start"))
+    w.node("entry", job=notify, depends_on=fan(w, 0, depends_on=None))
+    w.node("own", job=notify, depends_on=[])
+    expected = {"start": [], "load": ["start"], "end": ["load"], "report": ["start"], "entry": [], "own": []}
+    assert edges(w.build()) == expected
+
+
 def test_i27_previous_works_in_depends_on_and_is_never_stored() -> None:
     w = builder()
     w.node("a", job=notify, depends_on=PREVIOUS)  # nothing came before: an entry point

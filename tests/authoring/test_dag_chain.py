@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -389,6 +393,89 @@ def test_i25_a_name_used_twice_names_both_attributes() -> None:
             def charge(self) -> None: ...
             @task(name="pay")
             def refund(self) -> None: ...
+
+
+def test_i25_two_nodes_under_one_attribute_are_refused_with_both_lines() -> None:
+    """Python keeps the second and forgets the first, which would be a step that silently never runs."""
+
+    def audited(fn: Callable[[Any], None]) -> MethodNode[Any, None]:
+        return step(name="audit")(fn)
+
+    with pytest.raises(
+        DagError, match=r"class .*Order: 'pay' is a step in line (\d+) and a task in line (\d+)"
+    ) as refused:
+
+        class Order(Dag, registry=Registry()):
+            @step
+            def pay(self) -> None: ...
+            @step
+            def ship(self) -> None: ...
+            @task(depends_on="ship")  # type: ignore[no-redef]
+            def pay(self) -> None: ...  # noqa: F811
+
+    lines = [int(number) for number in re.findall(r"line (\d+)", refused.value.message)]
+    assert lines[1] - lines[0] == 4
+
+    with pytest.raises(DagError, match="'pay' is a step in line"):
+
+        class Renamed(Dag, registry=Registry()):
+            @step(name="first")
+            def pay(self) -> None: ...
+            @audited  # type: ignore[no-redef]
+            def pay(self) -> None: ...  # noqa: F811
+
+    registry = Registry()
+
+    @action(registry=registry)
+    def charge() -> None: ...
+
+    with pytest.raises(DagError, match="'pay' is a task in line"):
+
+        class Jobs(Dag, registry=registry):
+            pay = task(job=charge)
+            other = step(job=charge)
+            pay = step(job=charge)
+
+    class Mixin:
+        @step
+        def pay(self) -> None: ...
+        @step  # type: ignore[no-redef]
+        def pay(self) -> None: ...  # noqa: F811
+
+    with pytest.raises(DagError, match="'pay' is a step in line"):
+
+        class Mixed(Mixin, Dag, registry=Registry()): ...
+
+
+def test_i25_a_node_may_have_the_name_of_one_outside_its_class() -> None:
+    registry = Registry()
+
+    @action(registry=registry)
+    def charge() -> None: ...
+
+    def made() -> type:
+        def pay(self: Any) -> None: ...
+
+        return type("Made", (Dag,), {"pay": step(pay)}, registry=Registry())
+
+    class Base(Dag, registry=registry):
+        @step
+        def pay(self) -> None: ...
+
+        class Inner:
+            @step
+            def pay(self) -> None: ...
+
+        other = made()
+        ship = step(job=charge)
+
+    class Child(Base, name="Child"):
+        @step
+        def pay(self) -> None: ...
+
+        ship = step(job=charge)
+
+    assert edges(Child) == {"pay": (), "ship": ("pay",)}
 
 
 def test_i25_an_unknown_dependency_names_the_node_and_the_choices() -> None:

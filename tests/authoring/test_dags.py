@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import pickle
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pytest
 
@@ -21,6 +21,7 @@ from holdfast.core.graph import Node
 from holdfast.core.retry import Retry
 
 registry = Registry()
+T = TypeVar("T")
 
 
 @action(registry=registry, timeout=9)
@@ -116,6 +117,31 @@ def test_assigning_to_self_is_an_error_that_says_why() -> None:
     with pytest.raises(UsageError, match="cannot be deleted"):
         del order.order_id
     assert order.order_id == 7
+
+
+def test_assigning_to_self_raises_what_python_raises_for_that() -> None:
+    """As a frozen dataclass does: `try: … except AttributeError` is what libraries write."""
+    order = Order(order_id=7)
+    with pytest.raises(AttributeError, match="cannot be assigned"):
+        order.total = 8  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="cannot be deleted"):
+        del order.order_id
+    with pytest.raises(UsageError) as refused:
+        order.total = 8  # type: ignore[attr-defined]
+    copied = pickle.loads(pickle.dumps(refused.value))  # noqa: S301 - our own bytes
+    assert (type(copied), str(copied)) == (type(refused.value), str(refused.value))
+
+
+def test_a_generic_class_can_be_called_with_its_parameters() -> None:
+    """`typing` notes them on the instance where it can: it cannot here, and does without."""
+
+    class Box(Dag, Generic[T], registry=Registry()):
+        size: int
+
+        @step
+        async def fill(self) -> None: ...
+
+    assert Box[int](size=3) == Box(size=3)
 
 
 def test_a_cached_property_is_no_field() -> None:

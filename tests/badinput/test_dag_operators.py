@@ -110,7 +110,7 @@ EDITS: list[tuple[Edit, str, str]] = [
     (without("ship", "policy"), "no key 'policy'", "add it"),
     (without("version"), '"version"', '"version": 1'),
     (without("nodes"), "no key 'nodes'", "add it"),
-    (lambda d: d.update(version=2), "version the number 2", "upgrade"),
+    (lambda d: d.update(version=2), "version 2", "upgrade"),
     (lambda d: d.update(nodes={}), "no nodes", "at least one"),
     (lambda d: d.update(nodes=[]), "nodes a list", "by id"),
     (lambda d: d.update(state={}), "unknown key 'state'", "remove"),

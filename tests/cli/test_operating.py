@@ -92,6 +92,17 @@ def test_i29_a_refused_reattempt_offers_the_fork_that_works(shell: Shell) -> Non
     shell.ok("fork", run, "--from", "validate")
 
 
+def test_i11_a_retry_of_a_run_that_somebody_paused_says_that_it_stays_paused(shell: Shell) -> None:
+    run = shell.start("shop:batch", "3", "1")
+    shell.work(run)
+    shell.ok("pause", run)
+    stays = f"it stays paused until `holdfast resume {run}`"
+    assert shell.ok("retry", run) == f"run {run} has new attempts; again: item_1; {stays}\n"
+    assert shell.json("show", run)["status"] == "paused"
+    shell.ok("resume", run)
+    assert shell.json("show", run)["status"] == "running"
+
+
 def test_i11_retry_names_the_nodes_of_a_built_dag_as_people_know_them(shell: Shell) -> None:
     run = shell.start("shop:batch", "3", "1")
     shell.work(run)

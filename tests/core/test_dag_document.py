@@ -216,7 +216,7 @@ WRONG: list[tuple[str, str, str]] = [
     (
         "another version",
         edited(lambda d: d.update(version=2)),
-        "version the number 2, and this process reads version 1",
+        "version 2, and this process reads version 1",
     ),
     ("a version that only looks like ours", edited(lambda d: d.update(version=True)), "version the value true"),
     ("an unknown key", edited(lambda d: d.update(state={})), "the document has the unknown key 'state'"),
@@ -312,3 +312,13 @@ def test_where_it_came_from_may_be_left_out() -> None:
     del shown["signature"], shown["frozen_at"], shown["nodes"]["n_1"]["method"]
     parsed, signature = parse_document(json.dumps(shown))
     assert (parsed, signature) == (frozen(order()), None)
+
+
+def test_i31_a_document_without_any_policy_has_the_default_one_in_every_node() -> None:
+    """The seed's own form has none. Out of one node only, it was lost by accident and is refused (above)."""
+    shown = document(frozen(order()), None)
+    for node in shown["nodes"].values():
+        del node["policy"]
+    parsed, _ = parse_document(json.dumps(shown))
+    assert {node.policy for node in parsed.nodes} == {frozen(Graph((Node(id="a", name="a", job="a"),))).nodes[0].policy}
+    assert [node.name for node in parsed.nodes] == [node.name for node in order().nodes]

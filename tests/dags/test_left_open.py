@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast as hf
+from holdfast.core.codec import encode_error
+from holdfast.core.rows import Work
+from holdfast.models.machine import why
 from tests.worker.support import assert_sound, engine_on, until
 
 
@@ -98,6 +102,73 @@ async def test_i28_an_attempt_is_found_by_its_ancestry_hash_also_in_a_fork(url: 
             (run, "first", 1) for run in sorted([handle.id, forked.id])
         ]
         assert await engine.find_executions("0" * 64) == []
+
+
+async def test_i30_a_failed_run_names_the_node_that_it_failed_for(url: str) -> None:
+    """By the name that people know, of a class and of a built DAG; a function has no nodes."""
+    registry = hf.Registry()
+
+    class Order(hf.Dag, registry=registry, on_failure="fail"):
+        @hf.step
+        async def validate(self) -> None: ...
+
+        @hf.step(name="charge the card")
+        async def charge(self) -> None:
+            raise ValueError("declined")
+
+    @hf.action(registry=registry)
+    async def decline() -> None:
+        raise ValueError("declined")
+
+    @hf.workflow(registry=registry)
+    async def shop() -> None:
+        raise ValueError("closed")
+
+    built = hf.DagBuilder("built", registry=registry, on_failure="fail")
+    built.node("charge", job=decline)
+    wanted = [(Order(), "charge the card"), (built.build(), "charge"), (shop, None)]
+    async with engine_on(url, registry) as engine, engine.worker():
+        for workflow, node in wanted:
+            handle = await engine.start(workflow)
+            with pytest.raises(hf.RunFailed) as failed:
+                await handle.result(timeout=10)
+            assert failed.value.node == node
+
+
+async def test_a_failure_that_has_a_fix_is_told_with_one_fix(url: str) -> None:
+    """What the error says to do, and what to do about the run: in one sentence, and neither is lost."""
+    registry = hf.Registry()
+
+    class Order(hf.Dag, registry=registry):
+        @hf.step
+        async def charge(self) -> None:
+            raise hf.UsageError("the amount is odd", hint="make it even")
+
+    class Strict(Order, on_failure="fail"): ...
+
+    @hf.workflow(registry=registry)
+    async def shop() -> None:
+        raise hf.UsageError("the amount is odd", hint="make it even")
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        for workflow in (Order(), Strict(), shop):
+            handle = await engine.start(workflow)
+            with pytest.raises((hf.RunFailed, hf.RunPaused)) as told:
+                await handle.result(timeout=10)
+            assert str(told.value).count("Fix: ") == 1
+            assert "the amount is odd" in told.value.message
+            assert told.value.hint.startswith("make it even; ")
+
+
+def test_i8_a_reason_is_not_cut_in_the_middle_of_the_ways_out() -> None:
+    """Where they have no room the reason is the fact alone, and the error itself has them."""
+    ways = "; ".join(f"({number}) do this or that" for number in range(100))
+    letter = Work(run="r", node="a", attempt=1, workflow="Order", error=encode_error(hf.MissingJob("gone", hint=ways)))
+    assert why(letter, "a") == "node a gave up after 1 attempt: MissingJob: gone"
+    short = replace(letter, error=encode_error(hf.MissingJob("gone", hint="bring it back")))
+    assert why(short, "a").endswith("MissingJob: gone. Fix: bring it back")
+    theirs = replace(letter, error=encode_error(ValueError(f"odd. Fix: {ways}")))
+    assert why(theirs, "a").startswith("node a gave up after 1 attempt: ValueError: odd. Fix: (0)")
 
 
 async def _has_letters(engine: hf.Engine) -> bool:

@@ -6,14 +6,17 @@ A deploy is an engine with another registry on the same database. Nodes of the q
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 import holdfast as hf
+from holdfast.core.operations import LapseWork
 from holdfast.handle import HistoryEntry
 from holdfast.runtime import caretaker
+from holdfast.store.contract import ClaimRequest
 from tests.dags.side_effects import query_sql
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
@@ -107,6 +110,41 @@ async def test_i31_a_change_of_signature_is_recorded_and_an_equal_one_is_not(sha
     assert await query_sql(shared_url, f"SELECT signature FROM runs WHERE id = '{second}'") == [(after.signature,)]
 
 
+@pytest.mark.parametrize("wiring", [{"a": [], "b": ["a"], "new": ["b"]}, {"a": [], "new": ["a"]}])
+@pytest.mark.parametrize("by_whom", ["the new code", "no code"])
+async def test_i31_a_change_of_signature_is_recorded_after_a_crash_too(
+    shared_url: str, wiring: Wiring, by_whom: str
+) -> None:
+    """Whoever takes the dead worker's lease over has other code, or none; what the run followed is not forgotten."""
+    did: list[str] = []
+    before = Deploy(did, {"a": [], "b": ["a"], "c": ["b"]}, later=("b", "c"))
+    after = Deploy(did, wiring, later=("b",))
+    run = await run_until(shared_url, before, did, ["a"])
+    async with engine_on(shared_url, after.registry if by_whom == "the new code" else hf.Registry()) as engine:
+        (held,) = await engine.store.claim(
+            ClaimRequest(worker="w", queue="later", limit=1, workflows=("Order",), actions=("Order.b",))
+        )
+        await engine.coordinator.submit(LapseWork(run=run, node="b", attempt=1, token=held.work.token))
+    (told,) = changes(await finish_under(shared_url, after, run))
+    assert (told["before"], told["signature"]) == (before.signature, after.signature)
+
+
+async def test_i31_a_failed_step_that_is_gone_is_not_called_one_that_has_not_begun(shared_url: str) -> None:
+    did: list[str] = []
+
+    async def broken() -> None:
+        raise ValueError("b")
+
+    before = Deploy(did, {"a": [], "b": ["a"], "c": ["b"]}, b=broken)
+    after = Deploy(did, {"a": [], "c": ["a"]})
+    run = await run_until(shared_url, before, did, ["a", "b"])
+    async with engine_on(shared_url, after.registry) as engine:
+        await engine.get(run).resume()
+    (told,) = changes(await finish_under(shared_url, after, run))
+    assert told["skipped"] == ["b"]
+    assert told["warning"] == "nodes that had not completed are no longer in the graph, and were skipped"
+
+
 async def test_i31_the_signature_of_a_built_dag_is_computed_once_and_kept_with_it(url: str) -> None:
     """Dynamic DAGs do not change; their signature is for reference."""
     registry = hf.Registry()
@@ -171,6 +209,34 @@ async def test_i31_a_pending_step_that_is_gone_is_skipped_with_a_warning(shared_
     assert told["skipped"] == ["b"]
     assert "skipped" in told["warning"]
     assert await query_sql(shared_url, f"SELECT status FROM work WHERE run = '{run}' AND node = 'b'") == [("skipped",)]
+
+
+async def test_i31_a_pending_step_that_nothing_had_reached_is_told_when_it_is_gone(shared_url: str) -> None:
+    """It has no row yet; which nodes the run was to do is known from the code of then."""
+    did: list[str] = []
+    before = Deploy(did, {"a": [], "b": ["a"], "c": ["b"], "d": ["c"]}, later=("b",))
+    after = Deploy(did, {"a": [], "b": ["a"], "d": ["b"]}, later=("b",))
+    run = await run_until(shared_url, before, did, ["a"])
+    (told,) = changes(await finish_under(shared_url, after, run))
+    assert did == ["a", "b", "d"]
+    assert (told["skipped"], told["not_begun"]) == (["c"], ["d"])
+    assert told["warning"] == "nodes that had not completed are no longer in the graph, and were skipped"
+
+
+async def test_i31_a_step_that_an_import_takes_out_before_it_was_reached_is_told(url: str) -> None:
+    did: list[str] = []
+    deploy = Deploy(did, {"a": [], "b": ["a"], "c": ["b"]})
+    engine = engine_on(url, deploy.registry)
+    async with engine:
+        handle = await engine.start(deploy.dag())
+        document = json.loads(await handle.export_dag())
+        del document["nodes"]["c"]
+        await handle.import_dag(json.dumps(document))
+        (told,) = changes(await handle.history())
+        assert told["skipped"] == ["c"]
+        async with engine.worker():
+            await handle.result(timeout=20)
+    assert did == ["a", "b"]
 
 
 async def test_i31_a_new_dependency_on_a_completed_node_is_satisfied(shared_url: str) -> None:

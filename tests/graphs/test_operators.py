@@ -15,7 +15,7 @@ import pytest
 import holdfast as hf
 from holdfast.core import failpoints
 from holdfast.core.queries import CheckpointsOf, OpenWork, RecordedOf
-from holdfast.core.rows import COMPLETED
+from holdfast.core.rows import COMPLETED, GATE_PAUSED
 from holdfast.core.state_operations import AnswerPerson
 from holdfast.testing import engine_in_memory
 from tests.graphs.worlds import LATEST
@@ -122,6 +122,28 @@ async def test_i11_a_retry_tries_what_gave_up_and_keeps_what_was_done(url: str) 
         assert handle.id in keys[0]
         with pytest.raises(hf.UsageError, match="nothing to retry"):
             await handle.retry()
+
+
+async def test_i11_a_retry_of_a_paused_graph_waits_for_the_resume(url: str) -> None:
+    bench = Bench(broken={"left"})
+    async with started(bench, url) as (engine, handle):
+        await until(lambda: len(bench.began) == 2, "both run")
+        assert await handle.pause(reason="lunch")
+        bench.open()
+
+        async def gave_up() -> bool:
+            (row,) = await engine.store.runs([handle.id])
+            return (row.gave_up, row.active) == (1, 0)
+
+        await until(gave_up, "left gave up")
+        bench.broken.clear()
+        assert await handle.retry() == ["left@1"]
+        assert await handle.status() == "paused"
+        (waiting,) = await engine.store.rows(OpenWork(handle.id))
+        assert (waiting.node, waiting.status, waiting.gate) == ("left@1", "ready", GATE_PAUSED)
+        assert await handle.resume()
+        await handle.result(timeout=SECONDS)
+        assert bench.began == {"left": 2, "right": 1, "last": 1}
 
 
 async def test_i29_a_reattempt_is_for_one_item_that_gave_up(url: str) -> None:

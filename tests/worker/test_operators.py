@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import holdfast as hf
-from holdfast.core.rows import CANCELLED, COMPLETED, FAILED, GATE_PAUSED, LEASED, READY, SKIPPED
+from holdfast.core.rows import BLOCKED, CANCELLED, COMPLETED, FAILED, GATE_PAUSED, LEASED, READY, SKIPPED
 from tests.endtoend.programs import app, journal
 from tests.worker.support import Processes, assert_sound, counted, engine_on, statuses, until, work_of
 
@@ -219,6 +219,82 @@ async def test_i11_a_run_that_a_failure_paused_is_retried_by_resume(url: str) ->
         await handle.result(timeout=5)
         assert await statuses(engine, handle.id, "left") == [FAILED, COMPLETED]
         assert await statuses(engine, handle.id, "last") == [COMPLETED]
+
+
+async def _paused_then_broken(stage: Stage, engine: hf.Engine) -> hf.Handle[None]:
+    """A run that an operator paused while both entries ran, and of which one then gave up."""
+    handle = await engine.start(stage.Pair(broken=True))
+    await until(lambda: len(stage.begun) == 2, "both entries run")
+    assert await handle.pause(by="ada", reason="lunch")
+    stage.go.set()
+
+    async def settled() -> bool:
+        return sorted(await statuses(engine, handle.id)) == [BLOCKED, COMPLETED, FAILED]
+
+    await until(settled, "left has failed and right completed")
+    stage.mended = True
+    return handle
+
+
+async def _waits_with_the_rest(engine: hf.Engine, handle: hf.Handle[None], node: str) -> None:
+    (row,) = await engine.store.runs([handle.id])
+    assert (row.status, row.reason, row.error) == ("paused", "paused by ada: lunch", None)
+    work = (await work_of(engine, handle.id, node))[-1]
+    assert (work.status, work.gate) == (READY, GATE_PAUSED)
+    assert "paused by ada: lunch" in str(await handle.explain())
+
+
+@pytest.mark.parametrize("verb", ["retry", "reattempt", "skip"])
+async def test_i11_a_pause_that_somebody_asked_for_stays_until_the_resume(url: str, verb: str) -> None:
+    """I11: what is done about a failure meanwhile makes work ready, and that waits with the rest."""
+    stage = Stage()
+    engine = engine_on(url, stage.registry)
+    async with engine, engine.worker():
+        handle = await _paused_then_broken(stage, engine)
+        assert "until what gave up is skipped" not in str(await handle.explain())
+        if verb == "retry":
+            assert await handle.retry() == ["left"]
+        else:
+            await getattr(handle, verb)("left")
+        await _waits_with_the_rest(engine, handle, "last" if verb == "skip" else "left")
+        begun = len(stage.begun)
+        assert await engine.run(stage.quick, "other", timeout=5) == "other", "others are served meanwhile"
+        assert stage.begun[begun:] == ["other"]
+        assert await handle.resume()
+        await handle.result(timeout=5)
+        assert await statuses(engine, handle.id, "left") == ([SKIPPED] if verb == "skip" else [FAILED, COMPLETED])
+        await assert_sound(engine)
+
+
+async def test_i11_a_run_that_a_failure_paused_can_be_paused_by_an_operator_too(url: str) -> None:
+    """I11: from then on it is the operator's pause, which a reattempt does not end."""
+    stage = Stage()
+    stage.go.set()
+    engine = engine_on(url, stage.registry)
+    async with engine, engine.worker():
+        handle = await engine.start(stage.Pair(broken=True))
+        with pytest.raises(hf.RunPaused, match="left"):
+            await handle.result(timeout=5)
+        assert await handle.pause(by="ada", reason="lunch")
+        assert not await handle.pause(by="bob"), "it is paused already"
+        stage.mended = True
+        await handle.reattempt("left")
+        await _waits_with_the_rest(engine, handle, "left")
+        assert await handle.resume()
+        await handle.result(timeout=5)
+
+
+async def test_i11_a_run_that_was_started_paused_stays_so_whatever_is_skipped(url: str) -> None:
+    stage = Stage()
+    stage.go.set()
+    engine = engine_on(url, stage.registry)
+    async with engine, engine.worker():
+        handle = await engine.start(stage.Pair(), paused=True)
+        await handle.skip("left")
+        assert (await handle.status(), stage.begun) == ("paused", [])
+        assert await handle.resume()
+        await handle.result(timeout=5)
+        assert stage.begun == ["right", "last"]
 
 
 async def test_i11_retry_grants_one_more_attempt_and_wakes_the_worker(url: str) -> None:

@@ -37,6 +37,15 @@ class BuiltNode:
     _builder: DagBuilder = field(repr=False, compare=False)
 
 
+class _NoNodes(list[BuiltNode]):
+    """What a fan-out over nothing returns. As `depends_on` it stands for what its nodes would have waited for (I27)."""
+
+    def __init__(self, builder: DagBuilder, waits_for: tuple[str, ...]) -> None:
+        super().__init__()
+        self.builder = builder
+        self.waits_for = waits_for
+
+
 BuiltDependency: TypeAlias = "str | BuiltNode | Previous"
 BuiltDependencies: TypeAlias = "BuiltDependency | Iterable[BuiltDependency]"
 
@@ -148,7 +157,8 @@ class DagBuilder:
         fan-out. Afterwards all of them together are what the next node follows.
 
         Nothing is added if anything is wrong. Without items nothing is added either: the list is empty, and the
-        next node follows what it would have followed without this call, unless it says depends_on=[] itself.
+        next node follows what it would have followed without this call. One that is given the empty list as its
+        `depends_on` waits for what the items' nodes would have waited for.
         """
         self._check_fan_out(items, name)
         parents = self._parents(depends_on, "fan_out")
@@ -171,8 +181,9 @@ class DagBuilder:
             if len(prepared) > room:
                 raise too_many_nodes(len(self._nodes) + len(prepared))
         added = [self._add(each, action.name, encoded, parents, policy) for each, encoded in prepared.items()]
-        if added:
-            self._previous = tuple(each.id for each in added)
+        if not added:
+            return _NoNodes(self, parents)
+        self._previous = tuple(each.id for each in added)
         return added
 
     def build(self) -> BuiltDag:
@@ -292,6 +303,8 @@ class DagBuilder:
             return self._previous
         if given is None:
             return ()
+        if isinstance(given, _NoNodes) and given.builder is self:
+            return given.waits_for
         listed = (given,) if isinstance(given, str | BuiltNode | Previous) else given
         if isinstance(listed, bytes | Mapping) or not isinstance(listed, Iterable):
             raise self._odd(listed, node)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
@@ -25,6 +26,8 @@ from holdfast.core.graph import NodePolicy
 from holdfast.core.retry import Retry
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from holdfast.authoring.dags import Dag
 
 __all__ = ["PREVIOUS", "Declaration", "JobNode", "MethodNode", "Previous", "step", "task"]
@@ -101,9 +104,25 @@ class DeclaredNode:
 
     declaration: Declaration
     attribute: str = ""
+    line: int = 0  # of the class body, where it was declared
+    hides: DeclaredNode | None = None  # a node of the same class that had the attribute before
+    _body: str = ""  # the class in whose body it was declared, and the nodes which that had already
+    _before: Mapping[str, DeclaredNode] = {}
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.attribute = name
+        if owner.__qualname__ == self._body:  # and not another class that is made by a function which the body calls
+            self.hides = self._before.get(name, self.hides)
+        self._before = {}
+
+    def declared_in(self, body: FrameType | None, name: str | None) -> Self:
+        """Remembers what assigning it may hide. `name` is the attribute it will have, None if that is not known yet."""
+        if body is not None:
+            self.line, self._body = body.f_lineno, body.f_locals["__qualname__"]
+            names = body.f_locals if name is None else (name,)
+            found = {each: body.f_locals.get(each) for each in names}
+            self._before = {each: node for each, node in found.items() if isinstance(node, DeclaredNode)}
+        return self
 
     @property
     def node_name(self) -> str:
@@ -346,7 +365,7 @@ def _declare(fn: Callable[[Any], Any] | None, declaration: Declaration) -> Any:
             )
         declaration.job.check_arguments((), declaration.args)
         declaration.policy(f"{declaration.kind} for job {declaration.job.name}")
-        return JobNode(declaration.job, declaration)
+        return JobNode(declaration.job, declaration).declared_in(_class_body(), None)
     if declaration.args:
         raise DagError(
             f"args={dict(declaration.args)!r} of a {declaration.kind} without a job",
@@ -355,9 +374,22 @@ def _declare(fn: Callable[[Any], Any] | None, declaration: Declaration) -> Any:
 
     def decorate(function: Callable[[Any], Any]) -> MethodNode[Any, Any]:
         check_method(function, declaration, decorator)
-        return MethodNode(function, declaration)
+        node: MethodNode[Any, Any] = MethodNode(function, declaration)
+        return node.declared_in(_class_body(), function.__name__)
 
     return decorate if fn is None else decorate(fn)
+
+
+def _class_body() -> FrameType | None:
+    """The class body that is being executed, if that is where a node is declared: also by a function it calls.
+
+    I25: Python would let the second of two nodes replace the first, and only who runs meanwhile can see both. A
+    metaclass could too, but would not get along with one that a user's class has.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # functions, and none but functions
+        frame = frame.f_back
+    return frame if frame is not None and "__qualname__" in frame.f_locals else None
 
 
 def check_method(function: Callable[[Any], Any], declaration: Declaration, decorator: str) -> None:

@@ -141,6 +141,12 @@ class DagDefinition:
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from error
 
 
+class FrozenInstance(UsageError, AttributeError):
+    """An attribute of an instance was assigned or deleted. Also what Python raises for that, which typing relies on."""
+
+    default_hint = "leave the instance as it is: it is the input of its run"
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 class Dag:
     """Base of class DAGs: annotated attributes are the input, `@hf.step` and `@hf.task` the nodes.
@@ -214,14 +220,14 @@ class Dag:
     if not TYPE_CHECKING:  # a checker that saw these would allow assigning to any attribute
 
         def __setattr__(self, name: str, value: object) -> Never:
-            raise UsageError(
+            raise FrozenInstance(
                 f"{type(self).__qualname__}.{name} cannot be assigned: an instance is the frozen input of its run, and "
                 "other nodes would not see the change",
                 hint="write results where the next node can read them, such as your database",
             )
 
         def __delattr__(self, name: str) -> Never:
-            raise UsageError(
+            raise FrozenInstance(
                 f"{type(self).__qualname__}.{name} cannot be deleted: an instance is the frozen input of its run",
                 hint="leave it, or start a run with another input",
             )
@@ -375,12 +381,22 @@ def _declared_nodes(cls: type[Dag]) -> dict[str, DeclaredNode]:
         for attribute, value in list(vars(base).items()):
             earlier = nodes.get(attribute)
             if isinstance(value, DeclaredNode):
+                _check_hides_none(value)
                 if base is cls:
                     _adopt(value, attribute, earlier)
                 nodes[attribute] = value
             elif earlier is not None:
                 nodes[attribute] = _overridden(cls, attribute, value, earlier)
     return nodes
+
+
+def _check_hides_none(node: DeclaredNode) -> None:
+    if node.hides is not None:
+        raise DagError(
+            f"{node.attribute!r} is a {node.hides.declaration.kind} in line {node.hides.line} and a "
+            f"{node.declaration.kind} in line {node.line} of the class, and Python keeps the second only",
+            hint="rename one of them",
+        )
 
 
 def _adopt(node: DeclaredNode, attribute: str, earlier: DeclaredNode | None) -> None:

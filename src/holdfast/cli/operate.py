@@ -126,6 +126,13 @@ async def _answer(options: Options, engine: Engine, row: Run, answer: str, node:
     await report_change(options, engine, row.id, changed, said, (asked,) if changed and asked is not None else ())
 
 
+async def _stays_paused(engine: Engine, run: str) -> str:
+    """I11: only a resume ends a pause that somebody asked for, and who asks for something else must know it."""
+    if await engine.get(run).status() != "paused":
+        return ""
+    return f"; it stays paused until `holdfast resume {run}`"
+
+
 @click.command()
 @click.argument("run", metavar="RUN")
 @common_options
@@ -139,7 +146,8 @@ async def retry(options: Options, run: str) -> None:
 
         nodes = await engine.get(row.id).retry(by=operator())
         again = listed(nodes, NAMES_SHOWN) or "the merge of its last step"
-        said = f"run {row.id} goes on; again: {again}"
+        stays = await _stays_paused(engine, row.id)
+        said = f"run {row.id} {'has new attempts' if stays else 'goes on'}; again: {again}{stays}"
         await report_change(options, engine, row.id, True, said, tuple(nodes))
 
 
@@ -154,7 +162,8 @@ async def reattempt(options: Options, run: str, node: str) -> None:
     async with opened(options) as engine:
         row = await find_run(engine, run)
         await engine.get(row.id).reattempt(node, by=operator())
-        await report_change(options, engine, row.id, True, f"node {node} of run {row.id} gets a new attempt", (node,))
+        said = f"node {node} of run {row.id} gets a new attempt{await _stays_paused(engine, row.id)}"
+        await report_change(options, engine, row.id, True, said, (node,))
 
 
 @click.command()
@@ -172,7 +181,8 @@ async def skip(options: Options, run: str, node: str) -> None:
     async with opened(options) as engine:
         row = await find_run(engine, run)
         await engine.get(row.id).skip(node, by=operator())
-        await report_change(options, engine, row.id, True, f"node {node} of run {row.id} is skipped", (node,))
+        said = f"node {node} of run {row.id} is skipped{await _stays_paused(engine, row.id)}"
+        await report_change(options, engine, row.id, True, said, (node,))
         (now,) = await engine.store.runs([row.id])
         if now.signature is None and now.definition is None and not now.ended:
             note(f"what follows is in the code of {row.workflow}: a worker that has it goes on within a minute")

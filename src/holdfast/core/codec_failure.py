@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.core.authors_line import is_ours
 from holdfast.core.codec_faithful import plain_fault
-from holdfast.core.errors import RemoteError, RunFailed
+from holdfast.core.errors import HoldfastError, RemoteError, RunFailed
 
 MESSAGE_LIMIT: Final = 8_000
 TRACEBACK_LIMIT: Final = 16_000
@@ -28,6 +28,7 @@ _MEMBERS: Final = 50
 _NESTED_GROUPS: Final = 3
 _EARLIER: Final = 100
 _EARLIER_WITH_TRACEBACK: Final = 3
+_OURS: Final = f"{HoldfastError.__module__}.{HoldfastError.__qualname__}"
 
 
 KnownClasses = Callable[[str], type | None]
@@ -49,6 +50,11 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     earlier: tuple[ErrorRecord, ...] = ()
     members: tuple[ErrorRecord, ...] = ()
     """Of an exception group: what it holds, in its order."""
+
+    @property
+    def fact(self) -> str:
+        """The message without the fix that an error of ours ends with."""
+        return self.message.partition(". Fix: ")[0] if _OURS in (self.qualified, *self.bases) else self.message
 
     def to_exception(self, known: KnownClasses = lambda qualified: None) -> Exception:
         """The original exception if its class is built in or `known`, and its arguments rebuild it; else RemoteError.

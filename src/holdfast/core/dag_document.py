@@ -127,6 +127,14 @@ def graph_of_nodes(data: bytes) -> Graph:
     return Graph(tuple(nodes))
 
 
+def node_names(data: bytes) -> dict[str, str]:
+    """The names of the nodes whose `stored_nodes` are these, by id; none if they cannot be read."""
+    try:
+        return {node_id: node.name for node_id, node in _decode_nodes(data).items()}
+    except (msgspec.MsgspecError, *UNREADABLE):
+        return {}
+
+
 def document(graph: Graph, frozen_at: str | None) -> dict[str, Any]:
     """The graph as plain data for export: version, signature, when it was frozen (ISO text or None), and nodes."""
     return {

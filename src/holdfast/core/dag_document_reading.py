@@ -20,6 +20,8 @@ LONGEST_TEXT: Final = 255
 
 _DOCUMENT_KEYS: Final = {"version": True, "nodes": True, "signature": False, "frozen_at": False}
 _NODE_KEYS: Final = {"name": True, "job": False, "method": False, "args": True, "depends_on": True, "policy": True}
+_PLAIN_KEYS: Final = _NODE_KEYS | {"policy": False}  # of a document that has no policies at all
+_DEFAULT_POLICY: Final = frozen_policy(NodePolicy())
 _POLICY_KEYS: Final = {"retry": True, "timeout_seconds": True, "queue": True}
 _RETRY_KEYS: Final = {"attempts": True, "base": True, "cap": True}
 
@@ -28,7 +30,8 @@ def parse_document(text: str) -> tuple[Graph, str | None]:
     """The graph of an exported document, and the signature it says it was exported from.
 
     DagError names the node and the field of the first thing that is wrong. Every field of a node has to be there
-    (only of `job` and `method` may one be left out): a line deleted by accident must not become a default.
+    (only of `job` and `method` may one be left out): a line deleted by accident must not become a default. A document
+    without any `policy` was written so, and its nodes have the default one.
     """
     top = _loaded(text)
     _check_version(top)
@@ -45,7 +48,8 @@ def parse_document(text: str) -> tuple[Graph, str | None]:
     if len(nodes) > MAX_NODES:
         raise too_many_nodes(len(nodes))
     policies: dict[str, NodePolicy] = {}
-    return Graph(tuple(_parsed_node(node_id, value, policies) for node_id, value in nodes.items())), signature
+    keys = _NODE_KEYS if any(isinstance(value, dict) and "policy" in value for value in nodes.values()) else _PLAIN_KEYS
+    return Graph(tuple(_parsed_node(node_id, value, keys, policies) for node_id, value in nodes.items())), signature
 
 
 class _Repeating(dict[str, Any]):
@@ -126,8 +130,9 @@ def _check_version(top: Mapping[str, Any]) -> None:
     if "version" not in top:
         raise DagError('the document has no key "version"', hint=f'add "version": {VERSION}, or export the DAG again')
     if isinstance(version, bool) or version != VERSION:
+        shown = _shown(version).removeprefix("the number ")
         raise DagError(
-            f"the document has version {_shown(version)}, and this process reads version {VERSION}",
+            f"the document has version {shown}, and this process reads version {VERSION}",
             hint="upgrade holdfast here, or export the DAG again from this version",
         )
 
@@ -157,12 +162,12 @@ def _check_frozen_at(value: object) -> None:
         ) from None
 
 
-def _parsed_node(node_id: str, value: object, policies: dict[str, NodePolicy]) -> Node:
+def _parsed_node(node_id: str, value: object, keys: Mapping[str, bool], policies: dict[str, NodePolicy]) -> Node:
     _check_text(node_id, f"the node id {node_id!r:.80}")
     place = f"node {node_id!r}"
     if not isinstance(value, dict):
         raise DagError(f"{place} is {_shown(value)}, not an object", hint=f"give it the keys {', '.join(_NODE_KEYS)}")
-    _check_keys(value, _NODE_KEYS, place)
+    _check_keys(value, keys, place)
     name = _text_field(value, "name", place)
     place = f"{place} ({name})"
     job = None if value.get("job") is None else _text_field(value, "job", place)
@@ -178,7 +183,7 @@ def _parsed_node(node_id: str, value: object, policies: dict[str, NodePolicy]) -
         method=method,
         args=_parsed_args(value["args"], place, method),
         depends_on=_parsed_dependencies(value["depends_on"], place),
-        policy=_parsed_policy(value["policy"], place, policies),
+        policy=_parsed_policy(value["policy"], place, policies) if "policy" in value else _DEFAULT_POLICY,
     )
 
 

@@ -126,7 +126,7 @@ class RunError(HoldfastError):
 
 
 class RunFailed(RunError):
-    """The run ended in failure; `cause` is the exception that ended it, where one is known."""
+    """The run ended in failure; `cause` is the exception that ended it, and `node` what raised it, where known."""
 
     default_hint = "repair the cause, then `holdfast retry RUN`"
 

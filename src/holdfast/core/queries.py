@@ -514,6 +514,17 @@ class DefinitionById(Query, frozen=True, gc=False):
         return row.id == self.id
 
 
+class CodeGraph(Query, frozen=True, gc=False):
+    """The graph that a version of a workflow's code had, as if it were a stored one; nothing if it was never seen."""
+
+    table: ClassVar[Table[Any]] = DEFINITIONS
+    workflow: str
+    signature: str
+
+    def matches(self, row: Definition) -> bool:
+        return row.id == f"{self.workflow}@{self.signature}"
+
+
 class ByAncestry(Query, frozen=True, gc=False):
     """The attempts that carry an ancestry hash: a hash names one place in one history, also across forks."""
 

@@ -79,7 +79,9 @@ class Run(Row, frozen=True, gc=False):
     queue: str = "default"
     priority: int = 0
     tags: str = "{}"
-    token: int = 0  # of a decider: how many inputs it has accepted; of a graph: marks its latest checkpoint
+    # Of a decider: how many inputs it has accepted; of a graph: marks its latest checkpoint; of a DAG without a
+    # signature: the one that it had, as a number.
+    token: int = 0
     awaited: bool = False
     superseded: bool = False
     remaining: int = 0  # nodes that are not terminal yet; of a function, what it waits for; of a decider, open effects

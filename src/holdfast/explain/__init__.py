@@ -217,10 +217,8 @@ def _paused(s: Situation) -> str:
 
 def _or_skipped(s: Situation) -> str:
     """A run that paused itself goes on without the node that gave up as well."""
-    by_itself = any(item.status in GAVE_UP for item in s.work) and s.graph is not None and len(s.graph) > 1
-    return (
-        ", or until what gave up is skipped" if by_itself and not (s.run.reason or "").startswith("paused by") else ""
-    )
+    gave_up = any(item.status in GAVE_UP for item in s.work) and s.graph is not None and len(s.graph) > 1
+    return ", or until what gave up is skipped" if gave_up and s.paused_by_itself else ""
 
 
 def _pause_fixes(s: Situation) -> tuple[Fix, ...]:

@@ -41,6 +41,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.explain.graph_standing import Standing, standing_of
+from holdfast.models.machine import BY_ITSELF, facts_of
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store, WorkerRow
 
@@ -83,6 +84,7 @@ class Situation:
     taken: Mapping[str, int]  # slots in use, by worker
     holds: tuple[Hold, ...]
     paused_at: int
+    paused_by_itself: bool  # because it could not go on, and not because somebody asked for it
     graph: Graph | None
     flow: FlowGraph | None = None  # that a run of a flow follows
     definitions: RegistryDefinitions
@@ -207,6 +209,7 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
     over = run.ended and not any(item.status in OPEN_WORK for item in work)
     workers = () if over else tuple(await store.workers())
     waits = () if run.ended else tuple(Awaited.of(wait) for wait in await store.rows(WaitsOf(run.id)))
+    pause = await _pause(store, run)
     return Situation(
         run=run,
         now=store.now(),
@@ -215,7 +218,8 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
         workers=workers,
         taken=await _taken(store, work, workers),
         holds=() if over else tuple(await store.rows(Holds())),
-        paused_at=await _paused_at(store, run),
+        paused_at=run.created if pause is None else pause.at,
+        paused_by_itself=pause is not None and facts_of(pause)["by"] in BY_ITSELF,
         graph=graph,
         flow=await _flow_graph(store, run, definitions),
         definitions=definitions,
@@ -262,11 +266,12 @@ async def _taken(store: Store, work: tuple[Work, ...], workers: tuple[WorkerRow,
     return {worker.id: len(await store.leased_to(worker.id)) for worker in able[:WORKERS_COUNTED]}
 
 
-async def _paused_at(store: Store, run: Run) -> int:
+async def _pause(store: Store, run: Run) -> History | None:
+    """The entry of the pause that lasts; None if the run is not paused, or was started so."""
     if run.status != PAUSED:
-        return 0
+        return None
     entries = await store.history(run.id)
-    return next((entry.at for entry in reversed(entries) if entry.kind == "paused"), run.created)
+    return next((entry for entry in reversed(entries) if entry.kind == "paused"), None)
 
 
 async def _mailbox(store: Store, run: Run) -> tuple[str, ...]:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from holdfast.core.dag_document import node_names
 from holdfast.core.errors import MissingJob, ReadinessOverflow, UnknownNode
 from holdfast.core.graph import Graph, Node
 from holdfast.core.ids import ancestry_hash, parents_hash
 from holdfast.core.operations import StartRun
-from holdfast.core.queries import AllWork, Attempts, WaitsOf
+from holdfast.core.queries import AllWork, Attempts, CodeGraph, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLED,
@@ -42,7 +43,7 @@ from holdfast.core.rows import (
 )
 from holdfast.core.view import View
 from holdfast.models.dag_items import NO_PARENTS, is_alone, item_of, overridden
-from holdfast.models.dag_shape import Reshaped, reshape
+from holdfast.models.dag_shape import Reshaped, followed, reshape, without_signature
 from holdfast.models.delivery import gate_for
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record, settle
 
@@ -109,7 +110,7 @@ class DagMachine:
             self._differs(view, run, graph, handing, definitions)
             return
         if graph is None:  # whoever has the code goes on from what is stored; what is to be done about it is stored too
-            run = replace(run, signature=None)
+            run = without_signature(run)
             view.put(RUNS, run)
         if graph is not None and run.gave_up == 1:
             run = replace(run, reason=f"{run.reason}{self.position(view, run, work.node, definitions)}")
@@ -122,7 +123,7 @@ class DagMachine:
         if run.definition is None and not is_alone(run, work):
             graph = definitions.graph(view, run)
             if graph is None or graph.signature != run.signature:
-                return replace(run, signature=None)
+                return without_signature(run)
             if work.node not in graph.by_id:
                 return None
         return run
@@ -139,7 +140,7 @@ class DagMachine:
         graph = definitions.graph(view, run)
         if graph is None:
             if run.active == 0:
-                view.put(RUNS, replace(run, signature=None))  # a worker that has the code finds it
+                view.put(RUNS, without_signature(run))  # a worker that has the code finds it
             return
         if graph.signature != run.signature:
             self.follow(view, run, graph, Handing(None), definitions, by="the code of who resumed it")
@@ -157,16 +158,27 @@ class DagMachine:
         return True
 
     def follow(
-        self, view: View, run: Run, graph: Graph, handing: Handing, definitions: Definitions, *, by: str
+        self,
+        view: View,
+        run: Run,
+        graph: Graph,
+        handing: Handing,
+        definitions: Definitions,
+        *,
+        by: str,
+        instead_of: Graph | None = None,
     ) -> Reshaped:
-        """Make the run's rows and counts agree with this graph, tell what that changed, and go on."""
-        changed = reshape(view, run, graph, handing)
-        run = replace(changed.run, signature=graph.signature)
+        """Make the run's rows and counts agree with this graph, tell what that changed, and go on.
+
+        What it followed until now is `instead_of`, or code that somebody had once."""
+        nodes = _nodes_before(view, run, graph) if instead_of is None else names_of(instead_of)
+        changed = reshape(view, run, graph, handing, nodes)
+        run = replace(changed.run, signature=graph.signature, token=0)
         if run.error is not None and run.gave_up == 0:  # what gave up is not in the graph any more
             run = replace(run, error=None, reason=run.reason if run.status == PAUSED else None)
         if run.definition is None:
             run = replace(run, adopted=definitions.seen(run, graph))
-        before = changed.run.signature
+        before = followed(changed.run)
         another = before is not None and before != graph.signature
         if by != FORK and (another or changed.left_out):  # a fork has its own entry, and a freeze changes nothing
             run = record(view, run, "graph changed", by=by, signature=graph.signature, **changed.told(NAMES_SHOWN))
@@ -305,7 +317,7 @@ class DagMachine:
         if graph is not None and (run.definition is not None or run.adopted <= definitions.seen(run, graph)):
             self.follow(view, run, graph, handing, definitions, by="a deploy")
         else:
-            view.put(RUNS, replace(run, signature=None))  # older code, or none: what follows is not for it to say
+            view.put(RUNS, without_signature(run))  # older code, or none: what follows is not for it to say
 
     def _go_on(self, view: View, run: Run) -> None:
         if run.remaining == 0 and run.active == 0:
@@ -314,6 +326,19 @@ class DagMachine:
         view.put(RUNS, run)
         if run.active == 0:
             settle(view, run)
+
+
+def names_of(graph: Graph) -> dict[str, str]:
+    return {node.id: node.name for node in graph.nodes}
+
+
+def _nodes_before(view: View, run: Run, graph: Graph) -> dict[str, str]:
+    """The nodes of the code that the run followed until now, by id: those that nothing has reached have no rows."""
+    before = followed(run)
+    if run.definition is not None or before is None or before == graph.signature:
+        return {}
+    stored: list[Definition] = view.find(CodeGraph(run.workflow, before))
+    return node_names(stored[0].nodes) if stored else {}
 
 
 def definition_id(kind: str, run: str, number: int) -> str:

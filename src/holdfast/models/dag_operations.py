@@ -141,7 +141,8 @@ class DagOperations:
         # Not through the cache: a graph that is refused below would be remembered under the id of the next one.
         graph = graph_of_nodes(op.nodes)
         latest = {work.node: work for work in view.find(AllWork(run.id))}
-        _check_keeps(run, graph, latest, self.definitions.graph(view, run))
+        followed = self.definitions.graph(view, run)
+        _check_keeps(run, graph, latest, followed)
         if before is not None:
             view.delete(DEFINITIONS, before)
         view.insert(DEFINITIONS, stored)
@@ -150,7 +151,7 @@ class DagOperations:
         if run.ended:  # it failed: what follows is decided when it is retried
             view.put(RUNS, replace(run, signature=None))
         else:
-            self.machine.follow(view, run, graph, Handing(None), self.definitions, by=op.by)
+            self.machine.follow(view, run, graph, Handing(None), self.definitions, by=op.by, instead_of=followed)
         return Changed(changed=True, status=existing_run(view, op.run).status)
 
     def reshape(self, view: View, op: ReshapeRun) -> Changed:

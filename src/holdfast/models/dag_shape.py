@@ -11,6 +11,7 @@ waits only for parents that are not done. A node that has begun keeps going, wha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -43,7 +44,7 @@ class Reshaped(msgspec.Struct):
     run: Run
     not_begun: list[str] = msgspec.field(default_factory=list)  # new, or not yet reached
     gone: list[str] = msgspec.field(default_factory=list)  # completed, and not in the graph any more
-    skipped: list[str] = msgspec.field(default_factory=list)  # not begun, and not in the graph any more
+    skipped: list[str] = msgspec.field(default_factory=list)  # not completed, and not in the graph any more
     rewired: list[str] = msgspec.field(default_factory=list)  # begun under other parents than it has now
 
     @property
@@ -53,7 +54,7 @@ class Reshaped(msgspec.Struct):
 
     def told(self, limit: int) -> dict[str, Any]:
         """For the history: enough to recognise what happened by."""
-        told: dict[str, Any] = {"before": self.run.signature}
+        told: dict[str, Any] = {"before": followed(self.run)}
         for kind in ("not_begun", "gone", "skipped"):
             names: list[str] = getattr(self, kind)
             if names:
@@ -63,12 +64,32 @@ class Reshaped(msgspec.Struct):
         if self.gone:
             told["warning"] = "completed nodes are no longer in the graph"
         elif self.skipped:
-            told["warning"] = "nodes that had not begun are no longer in the graph, and were skipped"
+            told["warning"] = "nodes that had not completed are no longer in the graph, and were skipped"
         return told
 
 
-def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
-    """Change the run's work to what this graph asks for; the run's counts are in the answer, not yet written."""
+def without_signature(run: Run) -> Run:
+    """The run, for whoever has its code to shape anew; what it followed until now is remembered (I31)."""
+    if run.signature is None or run.definition is not None:
+        return replace(run, signature=None)
+    return replace(run, signature=None, token=int.from_bytes(bytes.fromhex(run.signature), signed=True))
+
+
+def followed(run: Run) -> str | None:
+    """The signature of the graph that the run followed last, as far as that is known."""
+    if run.signature is None and run.definition is None and run.token:
+        return run.token.to_bytes(SIGNATURE_BYTES, signed=True).hex()
+    return run.signature
+
+
+SIGNATURE_BYTES = 8  # so that it fits an integer of the database
+
+
+def reshape(view: View, run: Run, graph: Graph, handing: Handing, before: Mapping[str, str]) -> Reshaped:
+    """Change the run's work to what this graph asks for; the run's counts are in the answer, not yet written.
+
+    `before` has the nodes of the graph that it followed, by id, as far as they are known.
+    """
     first: dict[str, Work] = {}
     latest: dict[str, Work] = {}
     followed: dict[str, set[str | None]] = {}  # the parents' attempts that attempts of a node claim to follow
@@ -83,6 +104,7 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing) -> Reshaped:
     waiting = {wait.address for wait in view.find(WaitsOf(run.id))}  # for other runs
     changed = Reshaped(run)
     active = _drop_missing(view, graph, latest, changed)
+    changed.skipped += [name for node, name in before.items() if node not in graph.by_id and node not in latest]
     gave_up = remaining = 0
     for node in graph.nodes:
         remaining += node.id not in done

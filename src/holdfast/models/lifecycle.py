@@ -71,6 +71,7 @@ from holdfast.core.view import View
 from holdfast.models.dag_items import NOT_IN_GRAPH
 from holdfast.models.delivery import gate_for, hold_for_runs, wait_no_more
 from holdfast.models.machine import (
+    STARTED_PAUSED,
     Definitions,
     Handing,
     Machine,
@@ -150,7 +151,7 @@ class Lifecycle:
             priority=op.priority,
             tags=op.tags,
             due=op.due,
-            reason="started paused" if op.paused else None,
+            reason=STARTED_PAUSED if op.paused else None,
             created=view.now,
             updated=view.now,
         )

@@ -326,6 +326,8 @@ def settle(view: View, run: Run) -> None:
     if view.find(WaitsOf(run.id)):
         return  # a node waits for another run, which goes on
     if run.gave_up == 0:  # G9: a run that nothing can move must not look as if it ran
+        if pause_asked_for(view, run):
+            return  # it waits for who asked for that; a resume comes by here again
         reason = f"{run.remaining} nodes are left and none can start; skip what holds them up and resume, or cancel"
         run = record(view, run, "paused", by="holdfast", reason=reason)
         view.put(RUNS, replace(run, status=PAUSED, reason=reason))
@@ -337,6 +339,26 @@ def settle(view: View, run: Run) -> None:
         end_run(view, run, CANCELLED, reason=run.reason)
     else:
         end_run(view, run, FAILED, reason=run.reason)
+
+
+BY_ITSELF: Final = ("on_failure", "holdfast")  # who paused a run that could not go on
+
+
+def pause_asked_for(view: View, run: Run) -> str | None:
+    """What to call the pause if somebody asked for it, which lasts until the resume (I11); None if a run is not
+    paused, or paused because it could not go on, which ends with what is done about that."""
+    if run.status != PAUSED:
+        return None
+    for sequence in range(run.entries, 0, -1):  # a run that is paused records little
+        entry = view.get(HISTORY, (run.id, sequence))
+        if entry is not None and entry.kind == "paused":
+            said = facts_of(entry)
+            because = f": {said['reason']}" if said.get("reason") else ""
+            return None if said["by"] in BY_ITSELF else f"paused by {said['by']}{because}"
+    return STARTED_PAUSED
+
+
+STARTED_PAUSED: Final = "started paused"
 
 
 def mark_running(run: Run, now: int) -> Run:
@@ -360,11 +382,12 @@ def why(work: Work, name: str) -> str:
     if work.error is None:
         return f"node {name} gave up after {times} ({work.status})"
     error = decode_error(work.error)
-    if work.kind == TURN:
-        return f"{error.type}: {error.message}".replace("\0", "\\0")[:REASON_LIMIT]
+    who = "" if work.kind == TURN else f"node {name} gave up after {times}: "
+    told = f"{who}{error.type}: {error.message}"
+    if len(told) > REASON_LIMIT:  # half a list of ways out would mislead; the error itself has all of them
+        told = f"{who}{error.type}: {error.fact}"
     # PostgreSQL's text holds no NUL, and a failure must not turn into a dead letter for its message.
-    message = error.message.replace("\0", "\\0")
-    return f"node {name} gave up after {times}: {error.type}: {message}"[:REASON_LIMIT]
+    return told.replace("\0", "\\0")[:REASON_LIMIT]
 
 
 REASON_LIMIT = 500

@@ -5,6 +5,8 @@ All of them take the locked path: an operator's wish is decided on what is store
 
 from __future__ import annotations
 
+import shlex
+
 from msgspec.structs import replace
 
 from holdfast.core.decider_operations import DECIDER
@@ -63,6 +65,7 @@ from holdfast.models.machine import (
     existing_run,
     facts_of,
     new_attempt,
+    pause_asked_for,
     record,
     was_taken,
     why,
@@ -71,6 +74,7 @@ from holdfast.models.projection import failed_place, skip_event
 from holdfast.models.state_code import GRAPH
 
 FINAL = (COMPLETED, CANCELLED, CANCELLING)
+NAMES_SHOWN = 5  # in a refusal
 
 _WISHES = frozenset({"paused", "resumed", "retried"})
 # How a refusal tells a person where a node stands; other statuses are words already.
@@ -121,6 +125,14 @@ def _skip_event_of(view: View, run: Run, work: Work, by: str) -> Changed:
             hint=f"`holdfast retry {run.id}` lets it try again; `holdfast projections skip` finds its next event",
         )
     return skip_event(view, run, work, place.position, by)
+
+
+def _fork_instead(run: Run, name: str) -> str:
+    """What to do instead of attempting a node again. The command needs what the run's graph is in."""
+    where = f"--step {run.base}" if run.model == GRAPH else f"--from {shlex.quote(name)}"
+    code = "" if run.definition is not None else f" (with --app and the module of {run.workflow})"
+    in_python = "" if run.model == GRAPH else f", or engine.fork(…, from_node={name!r}),"
+    return f"`holdfast fork {run.id} {where}`{code}{in_python} makes a new run that shares everything before it"
 
 
 def _ask(run: Run) -> str:
@@ -174,7 +186,7 @@ class Operators:
         run = existing_run(view, op.run)
         if _was_granted(view, run, op):
             return Changed(changed=True, status=run.status)
-        if run.status not in (PENDING, RUNNING, SUSPENDED):
+        if run.status not in (PENDING, RUNNING, SUSPENDED, PAUSED) or pause_asked_for(view, run):
             return Changed(changed=False, status=run.status)
         for work in view.find(OpenWork(run.id)):
             if work.status == READY:
@@ -203,7 +215,7 @@ class Operators:
         # The last step of a graph may have failed at its merge, which no node is to blame for.
         if _is_final(run) or not (run.gave_up or (run.model == GRAPH and run.status == FAILED)):
             return Changed(changed=False, status=run.status)
-        run = self._reopen(view, record(view, run, "retried", by=op.by, **_named(op)))
+        run = self._take_up(view, record(view, run, "retried", by=op.by, **_named(op)))
         nodes = self._retry_nodes(view, run, None)
         self._refresh(view, op.run)
         return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
@@ -216,8 +228,7 @@ class Operators:
         attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
         name = machine.label(view, run, node, self.definitions)
         status = attempts[-1].status if attempts else "not begun"
-        where = f"--step {run.base}" if run.model == GRAPH else f"--from {name}"
-        fork = f"`holdfast fork {run.id} {where}` makes a new run that shares everything before it"
+        fork = _fork_instead(run, name)
         if _is_final(run):
             raise ReattemptRefused(
                 f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=fork
@@ -225,24 +236,35 @@ class Operators:
         if status == READY and attempts[-1].attempt > 1:
             return Changed(changed=False, status=run.status)  # K8: the attempt that is asked for waits already
         if status not in GAVE_UP and status != CANCELLED:
+            is_done = status in (COMPLETED, SKIPPED)
+            ahead = self._gone_ahead(view, run, node) if is_done else []
+            stands = "; ".join([f"it {_STANDING.get(status, f'is {status}')}", *ahead])
             raise ReattemptRefused(
-                f"node {name} of run {run.id} cannot be attempted again: it {_STANDING.get(status, f'is {status}')}",
-                hint=fork if status in (COMPLETED, SKIPPED) else f"wait for its end; {_ask(run)}",
+                f"node {name} of run {run.id} cannot be attempted again: {stands}",
+                hint=fork if is_done else f"wait for its end; {_ask(run)}",
             )
         _refuse_taken(run, attempts[-1], ReattemptRefused, "attempted again")
-        following = frozenset(machine.below(view, run, node, self.definitions))
-        for work in view.find(Attempts(run.id, following)) if following else ():
-            if work.status in (COMPLETED, LEASED):
-                after = machine.label(view, run, work.node, self.definitions)
-                state = "is running" if work.status == LEASED else "has completed"
-                raise ReattemptRefused(
-                    f"node {name} of run {run.id} cannot be attempted again: {after}, which depends on it, {state}",
-                    hint=fork,
-                )
-        run = self._reopen(view, record(view, run, "reattempted", by=op.by, node=name))
+        if ahead := self._gone_ahead(view, run, node):
+            raise ReattemptRefused(
+                f"node {name} of run {run.id} cannot be attempted again: {'; '.join(ahead)}", hint=fork
+            )
+        run = self._take_up(view, record(view, run, "reattempted", by=op.by, node=name))
         nodes = self._retry_nodes(view, run, node)
         self._refresh(view, op.run)
         return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
+
+    def _gone_ahead(self, view: View, run: Run, node: str) -> list[str]:
+        """What depends on the node and has completed or runs, in words: it must not find out later (I29)."""
+        machine = self.machines[run.model]
+        following = frozenset(machine.below(view, run, node, self.definitions))
+        rows: list[Work] = view.find(Attempts(run.id, following)) if following else []
+        ahead = [work for work in rows if work.status in (COMPLETED, LEASED)]
+        said = []
+        for work in ahead[:NAMES_SHOWN]:
+            after = machine.label(view, run, work.node, self.definitions)
+            said.append(f"{after}, which depends on it, {_STANDING[work.status]}")
+        more = len(ahead) - NAMES_SHOWN
+        return [*said, f"and so on with {more:,} more"] if more > 0 else said
 
     def skip(self, view: View, op: SkipNode) -> Changed:
         run = existing_run(view, op.run)
@@ -283,7 +305,7 @@ class Operators:
             run = replace(run, active=run.active - 1)
         ended = run.status == FAILED
         if status in GAVE_UP or ended:
-            run = self._reopen(view, run)
+            run = self._take_up(view, run)
         if latest is None:
             skipped = machine.skip_unbegun(view, run, node, self.definitions)
             view.insert(WORK, skipped)
@@ -339,6 +361,10 @@ class Operators:
         row = existing_run(view, run)
         self.machines[row.model].refresh(view, row, self.definitions)
 
+    def _take_up(self, view: View, run: Run) -> Run:
+        """Back to running, unless somebody asked for a pause: what becomes ready then waits with the rest (I11)."""
+        return run if pause_asked_for(view, run) else self._reopen(view, run)
+
     def _reopen(self, view: View, run: Run) -> Run:
         """Back to running, with ready work claimable again when its time has come."""
         if run.ended and run.model == DECIDER:  # I34: it has ended, and its last effects are tried again
@@ -382,8 +408,12 @@ class Operators:
         return tuple(machine.label(view, run, work.node, self.definitions) for work in again)
 
     def _blame(self, view: View, run: Run) -> Run:
-        """The run's error and reason are those of a node that has given up and still stands so, if there is one."""
-        run = replace(run, error=None, reason=None)
+        """The run's error is that of a node that has given up and still stands so, if there is one.
+
+        So is its reason, unless somebody paused it.
+        """
+        asked_for = pause_asked_for(view, run)
+        run = replace(run, error=None, reason=asked_for)
         if run.gave_up and run.model != DECIDER:
             latest: dict[str, Work] = {work.node: work for work in view.find(AllWork(run.id))}
             for work in latest.values():
@@ -391,7 +421,7 @@ class Operators:
                     machine = self.machines[run.model]
                     reason = why(work, machine.label(view, run, work.node, self.definitions))
                     reason += machine.position(view, run, work.node, self.definitions)
-                    run = replace(run, error=work.error, reason=reason)
+                    run = replace(run, error=work.error, reason=asked_for or reason)
                     break
         view.put(RUNS, run)
         return run

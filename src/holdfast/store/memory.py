@@ -18,7 +18,16 @@ from holdfast.core import failpoints
 from holdfast.core.errors import UsageError
 from holdfast.core.operations import Handed
 from holdfast.core.projection_operations import PROJECTION_MODEL, sources_of
-from holdfast.core.queries import AllWork, DueWork, EventsFor, FactsCausedBy, QueuedEvents, RunByKey, StreamAfter
+from holdfast.core.queries import (
+    AllWork,
+    CodeGraph,
+    DueWork,
+    EventsFor,
+    FactsCausedBy,
+    QueuedEvents,
+    RunByKey,
+    StreamAfter,
+)
 from holdfast.core.rows import (
     ACTION_ENOUGH,
     CANCELLED,
@@ -41,6 +50,7 @@ from holdfast.core.rows import (
     STREAM,
     TABLES,
     WORK,
+    Definition,
     Fact,
     History,
     Input,
@@ -250,6 +260,10 @@ class MemoryStore:
             return self._queued.oldest(need, self.tables[EVENTS])
         if isinstance(need, StreamAfter):
             return self._stream_after(need)
+        if isinstance(need, CodeGraph):
+            nodes = self._graphs.get((need.workflow, need.signature))
+            name = f"{need.workflow}@{need.signature}"
+            return [] if nodes is None else [Definition(id=name, run="", signature=need.signature, nodes=nodes)]
         run = need.run if isinstance(need, EventsFor | FactsCausedBy) else need.of_run
         rows = self.tables[need.table] if run is None else self._of_run[need.table].get(run, {})
         matching = sorted((row for row in rows.values() if need.matches(row)), key=need.order)

@@ -13,6 +13,7 @@ from holdfast.core.queries import (
     CheckpointsBetween,
     CheckpointsOf,
     ChildrenOf,
+    CodeGraph,
     DeadEvents,
     DefinitionById,
     DelayedWork,
@@ -79,6 +80,8 @@ def query_arguments(query: Query, list_as: Callable[[list[Any]], Any]) -> tuple[
             return (limit,)
         case DefinitionById(id=id) | StoredEvent(id=id):
             return (id,)
+        case CodeGraph(workflow=workflow, signature=signature):
+            return (workflow, signature)
         case ByAncestry(ancestry=ancestry):
             return (ancestry,)
         case RunsLeftBehind(limit=limit):

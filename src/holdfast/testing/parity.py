@@ -57,9 +57,9 @@ async def parity(
     """The result that a function has as plain asyncio and as a run on each store; AssertionError if two differ.
 
     A plain `async def` is run as a `@workflow` and as a `@flow`; what is decorated already, as what it is. If it ends
-    with the same error everywhere, that error is raised. `stores` are URLs; `sqlite://` without a file is a new one
-    that goes afterwards. What waits for events has no plain form, and nothing here is virtual: give it something
-    short.
+    with the same error everywhere, that error is raised. `stores` are URLs, of PostgreSQL too; `sqlite://` without a
+    file is a new one that goes afterwards. What waits for events has no plain form, and nothing here is virtual: give
+    it something short.
     """
     if not isinstance(fn, Workflow | Action | Flow) and not inspect.iscoroutinefunction(fn):
         raise UsageError(

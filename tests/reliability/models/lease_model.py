@@ -146,7 +146,7 @@ class ModelRun:
         for node in given_up:
             self.nodes[node][-1].status = "failed"  # I9: a dead letter that was replayed is none any more
             self._again(node, READY, 0.0, 0, 0)
-        if given_up:  # whoever asks for a retry wants the run to move, be it failed or paused
+        if given_up and self.status == FAILED:  # I11: a pause that was asked for lasts until the resume
             self.status = OPEN
         return given_up
 

@@ -32,8 +32,8 @@ MODELS: tuple[Mutant, ...] = (
         "a node is attempted again although what depends on it has completed",
         "I29",
         "models/operators.py",
-        "            if work.status in (COMPLETED, LEASED):\n                after",
-        "            if work.status in (LEASED,):\n                after",
+        "ahead = [work for work in rows if work.status in (COMPLETED, LEASED)]",
+        "ahead = [work for work in rows if work.status in (LEASED,)]",
         *("tests/dags/test_seed_reattempts.py", "-k", "test_i29_a_failed_node_with_a_descendant"),
     ),
     mutant(

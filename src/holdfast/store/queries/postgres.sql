@@ -440,6 +440,9 @@ SELECT {stream} FROM stream WHERE run = $1 AND cause = $2 ORDER BY sequence
 SELECT {holds} FROM holds ORDER BY scope, name
 -- name: DefinitionById
 SELECT {definitions} FROM definitions WHERE id = $1
+-- name: CodeGraph
+-- In the shape of a definition. code (primary key)
+SELECT workflow || '@' || signature, '', signature, nodes, '', seen FROM code WHERE workflow = $1 AND signature = $2
 -- name: ByAncestry
 -- work_by_ancestry
 SELECT {work} FROM work WHERE ancestry = $1 ORDER BY run, node, attempt

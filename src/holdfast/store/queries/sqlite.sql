@@ -214,6 +214,9 @@ SELECT {stream} FROM stream WHERE run = ? AND cause = ? ORDER BY sequence
 SELECT {holds} FROM holds ORDER BY scope, name
 -- name: DefinitionById
 SELECT {definitions} FROM definitions WHERE id = ?
+-- name: CodeGraph
+-- In the shape of a definition. code (primary key)
+SELECT workflow || '@' || signature, '', signature, nodes, '', seen FROM code WHERE workflow = ? AND signature = ?
 -- name: ByAncestry
 -- work_by_ancestry
 SELECT {work} FROM work WHERE ancestry = ? ORDER BY run, node, attempt
