@@ -358,7 +358,7 @@ class Store(Protocol):
     async def dead(self, limit: int) -> list[Work]: ...
 
     async def unknown(self, older_than: int, limit: int) -> list[Work]:
-        """Ready items due before `older_than` that no live worker knows."""
+        """Ready items due before `older_than` that no live worker knows, the oldest first."""
 
     async def stats(self) -> StoreStats: ...
 
