@@ -46,7 +46,7 @@ from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_log import write_flow_log
 from holdfast.runtime.graph_listening import GraphListening
 from holdfast.runtime.stop_requests import StopRequests
-from holdfast.runtime.stores import DEFAULT_URL, as_url, open_store, redacted
+from holdfast.runtime.stores import DEFAULT_URL, as_url, check_transactional, open_store, redacted
 from holdfast.runtime.stray_events import StrayEventKeeper
 from holdfast.runtime.system import System, real_system
 from holdfast.runtime.unserved import UnservedQueues
@@ -297,6 +297,8 @@ class Engine(Deciding, Projecting, Operating):
                 hint="the workflow's own arguments are positional; for keywords start action.bind(name=…)",
             )
         spec = resolve_start(workflow, args, self.registry, self.settings.payload_limit_bytes, self.codecs)
+        if spec.source == "action" and getattr(self.registry.startable(spec.workflow), "transactional", False):
+            check_transactional(self.store, f"action {spec.workflow}")
         operation = start_operation(
             self.system.ids.new(),
             spec,

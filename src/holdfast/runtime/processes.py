@@ -51,11 +51,15 @@ _REAP_SECONDS: Final = 5.0
 
 
 class RemoteFailure(Exception):
-    """The action raised in its process; `error` is the encoded record of what it raised."""
+    """The action raised in its process; `error` is the encoded record of what it raised.
 
-    def __init__(self, error: bytes) -> None:
+    Not `repeatable` if it returned what can't be stored: another attempt would do all it did once more.
+    """
+
+    def __init__(self, error: bytes, *, repeatable: bool = True) -> None:
         super().__init__(error)
         self.error: Final = error
+        self.repeatable: Final = repeatable
 
     def __str__(self) -> str:
         return f"{self.record.type}: {self.record.message}"
@@ -169,6 +173,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     number: int
     error: bytes
+    repeatable: bool = True
 
 
 class Signalled(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -383,7 +388,7 @@ class ProcessSlots:
                     self._idle.append(child)
                 self._slots.give_back()
                 if isinstance(answer, Failed):
-                    raise RemoteFailure(answer.error)
+                    raise RemoteFailure(answer.error, repeatable=answer.repeatable)
                 if isinstance(answer, Signalled):
                     raise answer.to_signal()
                 return answer.result

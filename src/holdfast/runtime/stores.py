@@ -64,6 +64,15 @@ def open_store(url: str, system: System, *, timeout_seconds: float) -> Store:
     return PostgresStore(url, clock=system.clock, timeout_seconds=timeout_seconds)
 
 
+def check_transactional(store: Store, name: str) -> None:
+    """UsageError if a transactional action cannot run on this store."""
+    if store.kind == "memory":
+        raise UsageError(
+            f"{name} is transactional and needs a database, and memory:// has none",
+            hint="use a SQLite file or PostgreSQL for this engine",
+        )
+
+
 def sqlite_path(url: str) -> Path | None:
     """The file that a sqlite:// URL names; None for any other database."""
     from pathlib import Path  # for the command line: the store works with texts

@@ -220,6 +220,10 @@ class UserTransaction(Protocol):
     @property
     def raw(self) -> Any: ...
 
+    @property
+    def is_open(self) -> bool:
+        """False once the user's code has committed it or rolled it back."""
+
     async def execute(self, sql: str, *args: object) -> int: ...
 
     async def fetch(self, sql: str, *args: object) -> list[Any]: ...
