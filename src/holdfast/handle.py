@@ -166,13 +166,15 @@ class Handle(Generic[R]):
         if row.status == COMPLETED:
             value: R = self._decoded(row)
             return value
-        cause = None if row.error is None else decode_error(row.error).to_exception(known_exception)
+        record = None if row.error is None else decode_error(row.error)
+        cause = None if record is None else record.to_exception(known_exception)
         if row.status == FAILED:
             raise RunFailed(
                 f"run {row.id} of {row.workflow} failed: {row.reason or cause}",
                 run_id=row.id,
                 workflow=row.workflow,
                 cause=cause,
+                attempts=() if record is None or cause is None else record.attempts(cause, known_exception),
                 hint=f"see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
             ) from cause
         if row.status == CANCELLED:

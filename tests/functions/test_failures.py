@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 
+import pytest
+
 import holdfast as hf
 from tests.worker.support import assert_sound, engine_on
 
@@ -60,3 +62,42 @@ async def test_i54_a_function_catches_what_the_action_raised_now_and_in_replay(s
         assert await engine.get(handle.id).result(timeout=10) == wanted
         await assert_sound(engine)
     assert seen == [wanted, wanted]
+
+
+async def test_i3_what_every_attempt_raised_can_be_reached_from_the_failure(shared_url: str) -> None:
+    """I3: the final error keeps the chain of attempts, of a call in a function and of a child as well."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry, retry=hf.Retry(attempts=3, base=0.01))
+    async def charge() -> None:
+        raise Declined(hf.current().attempt)
+
+    @hf.workflow(registry=registry)
+    async def pay() -> None:
+        await charge()
+
+    @hf.workflow(registry=registry)
+    async def order() -> list[str]:
+        try:
+            await pay()
+        except hf.RunFailed as failed:
+            return [str(each) for each in failed.attempts]
+        return []
+
+    @hf.workflow(registry=registry)
+    async def order_and_fail() -> None:
+        await pay()
+
+    wanted = ["declined 1", "declined 2", "declined 3"]
+    async with engine_on(shared_url, registry) as engine, engine.worker():
+        with pytest.raises(hf.RunFailed) as failed:
+            await engine.run(pay, timeout=10)
+        assert [str(each) for each in failed.value.attempts] == wanted
+        assert all(type(each) is Declined for each in failed.value.attempts)
+        assert failed.value.attempts[-1] is failed.value.cause
+        assert await engine.run(order, timeout=10) == wanted
+        with pytest.raises(hf.RunFailed) as failed:
+            await engine.run(order_and_fail, timeout=10)
+        assert isinstance(failed.value.cause, hf.RunFailed)
+        assert [str(each) for each in failed.value.cause.attempts] == wanted
+        await assert_sound(engine)

@@ -44,6 +44,8 @@ async def test_i3_attempts_are_executions_in_all_and_the_last_error_keeps_the_ea
         (3, FAILED, 3),
     ]
     assert repr(caught.value.cause) == "ValueError('attempt 3')"
+    assert list(map(repr, caught.value.attempts)) == [f"ValueError('attempt {number}')" for number in (1, 2, 3)]
+    assert caught.value.attempts[-1] is caught.value.cause
     assert attempts[-1].error is not None
     last = decode_error(attempts[-1].error)
     assert [earlier.message for earlier in last.earlier] == ["attempt 1", "attempt 2"]

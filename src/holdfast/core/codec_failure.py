@@ -30,6 +30,7 @@ _MEMBERS: Final = 50
 _NESTED_GROUPS: Final = 3
 _EARLIER: Final = 100
 _EARLIER_WITH_TRACEBACK: Final = 3
+_CARRIED: Final = "__attempts__"
 
 
 KnownClasses = Callable[[str], type | None]
@@ -77,9 +78,17 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         exception = self._rebuilt(known) or RemoteError(self.type, self.message, self.traceback)
         if self.cause is not None and exception.__cause__ is None:
             exception.__cause__ = self.cause.to_exception(known)
-        if isinstance(exception, RunFailed) and exception.cause is None:
+        if isinstance(exception, RunFailed) and exception.cause is None and isinstance(exception.__cause__, Exception):
             exception.cause = exception.__cause__
+            exception.attempts = () if self.cause is None else self.cause.attempts(exception.cause, known)
+        if self.earlier:
+            with suppress(Exception):  # a class may forbid it
+                exception.__dict__[_CARRIED] = self.earlier
         return exception
+
+    def attempts(self, last: Exception, known: KnownClasses = lambda qualified: None) -> tuple[Exception, ...]:
+        """What each attempt raised, the oldest first; `last` is this record's own exception."""
+        return (*(each.to_exception(known) for each in self.earlier), last)
 
     def stand_in(self, kind: ExceptionClass) -> Exception | None:
         """An exception of this class with the recorded message, made without calling its constructor.
@@ -189,6 +198,7 @@ def _record(exc: BaseException, depth: int) -> ErrorRecord:
         literal=literal,
         state=state,
         cause=_record(cause, depth + 1) if cause is not None and depth < _CAUSES else None,
+        earlier=_carried(exc),
         members=members,
     )
 
@@ -205,6 +215,15 @@ def _chain(previous: ErrorRecord) -> tuple[ErrorRecord, ...]:
         else link
         for index, link in enumerate(links)
     )
+
+
+def _carried(exc: BaseException) -> tuple[ErrorRecord, ...]:
+    """The attempts before the one that raised it, if it was rebuilt from a record: in a function it may end the run."""
+    try:
+        found = exc.__dict__.get(_CARRIED, ())
+        return found if type(found) is tuple and all(type(link) is ErrorRecord for link in found) else ()
+    except Exception:
+        return ()
 
 
 def _rebuilding(exc: BaseException) -> tuple[list[object] | None, str | None, dict[str, object] | None]:

@@ -126,7 +126,10 @@ class RunError(HoldfastError):
 
 
 class RunFailed(RunError):
-    """The run ended in failure; `cause` is the exception that ended it, where one is known."""
+    """The run ended in failure; `cause` is the exception that ended it, where one is known.
+
+    `attempts` has what each attempt of the call or node that gave up raised, the oldest first and the cause last.
+    """
 
     default_hint = "repair the cause, then `holdfast retry RUN`"
 
@@ -138,6 +141,7 @@ class RunFailed(RunError):
         workflow: str = "",
         node: str | None = None,
         cause: BaseException | None = None,
+        attempts: tuple[BaseException, ...] = (),
         hint: str | None = None,
     ) -> None:
         if hint is None and run_id:
@@ -147,6 +151,7 @@ class RunFailed(RunError):
         self.workflow = workflow
         self.node = node
         self.cause = cause
+        self.attempts = attempts
         self.__cause__ = cause
 
     def __setstate__(self, state: dict[str, object] | None) -> None:

@@ -379,6 +379,7 @@ class LiveFunction:
             run_id=end.run,
             workflow=end.workflow or name,
             cause=cause,
+            attempts=() if record is None or cause is None else record.attempts(cause, known_exception),
             hint=f"see `holdfast show {end.run} --traceback`",
         )
         error.__cause__ = cause
