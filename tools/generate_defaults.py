@@ -53,7 +53,8 @@ def _settings() -> Iterator[str]:
     sentences = _sentences()
     for field in dataclasses.fields(settings.Settings):
         name = field.name
-        yield f"| `{name}` | `HOLDFAST_{name.upper()}` | {_shown(field.default)} | {sentences[name]} |"
+        variable = "" if name in settings.WITHOUT_VARIABLE else f"`HOLDFAST_{name.upper()}`"
+        yield f"| `{name}` | {variable} | {_shown(field.default)} | {sentences[name]} |"
     yield ""
     yield f"Besides, `HOLDFAST_URL` names the database; without it, `{DEFAULT_URL}` (in the current directory)."
     yield ""

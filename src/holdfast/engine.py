@@ -46,7 +46,7 @@ from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_log import write_flow_log
 from holdfast.runtime.graph_listening import GraphListening
 from holdfast.runtime.stop_requests import StopRequests
-from holdfast.runtime.stores import DEFAULT_URL, open_store, redacted
+from holdfast.runtime.stores import DEFAULT_URL, as_url, check_transactional, open_store, redacted
 from holdfast.runtime.stray_events import StrayEventKeeper
 from holdfast.runtime.system import System, real_system
 from holdfast.runtime.unserved import UnservedQueues
@@ -97,8 +97,8 @@ class Engine(Deciding, Projecting, Operating):
         emitter: Emitter | Sequence[Emitter] | None = None,
         **settings: Any,
     ) -> None:
-        self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
-        self.settings: Settings = make_settings(settings, os.environ)
+        self.url = as_url(url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL)
+        self.settings: Settings = make_settings(settings | {"registry": registry}, os.environ)
         self.codecs = open_codecs(self.settings.codec)
         self.system = system or real_system()
         self.registry = registry or default_registry
@@ -295,6 +295,8 @@ class Engine(Deciding, Projecting, Operating):
         if unknown:
             raise unknown_options(workflow, unknown)
         spec = resolve_start(workflow, args, self.registry, self.settings.payload_limit_bytes, self.codecs)
+        if spec.source == "action" and getattr(self.registry.startable(spec.workflow), "transactional", False):
+            check_transactional(self.store, f"action {spec.workflow}")
         operation = start_operation(
             self.system.ids.new(),
             spec,

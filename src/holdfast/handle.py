@@ -63,7 +63,7 @@ from holdfast.models.dag import node_of
 from holdfast.models.flow_code import FLOW
 from holdfast.models.state_code import GRAPH
 from holdfast.querying import answer_query
-from holdfast.runtime.definitions import known_exception
+from holdfast.runtime.loaded import known_exception
 from holdfast.start_options import checked_node, checked_text
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ class Handle(Generic[R]):
         if row.status == COMPLETED:
             value: R = self._decoded(row)
             return value
-        cause = None if row.error is None else decode_error(row.error).to_exception(known_exception)
+        record = None if row.error is None else decode_error(row.error)
+        cause = None if record is None else record.to_exception(known_exception)
         told, fix = row.reason or str(cause), ""
         if isinstance(cause, HoldfastError) and not isinstance(cause, RemoteError):  # its fix and ours are told as one
             told, fix = told.replace(f". Fix: {cause.hint}", ""), f"{cause.hint}; "
@@ -188,6 +189,7 @@ class Handle(Generic[R]):
                 workflow=row.workflow,
                 node=node,
                 cause=cause,
+                attempts=() if record is None or cause is None else record.attempts(cause, known_exception),
                 hint=f"{fix}see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
             ) from cause
         if row.status == CANCELLED:

@@ -28,6 +28,7 @@ async def greet(name: str) -> str:
     [
         ({"lease_second": 3}, "'lease_second'", "did you mean lease_seconds?"),
         ({"frobnicate": 3}, "'frobnicate'", "known: batch_limit"),
+        ({"registry": 7}, "registry is 7", "hf.Registry()"),
         ({"lease_seconds": 0}, "lease_seconds is 0", "greater than 0"),
         ({"lease_seconds": -30}, "lease_seconds is -30", "greater than 0"),
         ({"lease_seconds": math.nan}, "lease_seconds is nan", "greater than 0"),
@@ -44,6 +45,19 @@ async def greet(name: str) -> str:
 def test_a_setting_that_is_unknown_or_out_of_range_is_refused(settings: dict[str, Any], named: str, fix: str) -> None:
     with refused(hf.UsageError, named, fix=fix):
         hf.Engine("memory://", **settings)
+    with refused(hf.UsageError, named, fix=fix):
+        hf.Settings(**settings)
+
+
+def test_the_registry_is_a_setting_and_has_no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = hf.Registry()
+    assert hf.Settings().registry is None
+    assert hf.Settings(registry=registry).registry is registry
+    engine = hf.Engine("memory://", registry=registry)
+    assert engine.registry is engine.settings.registry is registry
+    monkeypatch.setenv("HOLDFAST_REGISTRY", "app")
+    with refused(hf.UsageError, "there is no setting HOLDFAST_REGISTRY", fix="known: HOLDFAST_BATCH_LIMIT"):
+        hf.Engine("memory://")
 
 
 @pytest.mark.parametrize(
@@ -75,6 +89,8 @@ def test_a_variable_that_is_unknown_or_out_of_range_is_refused(
         ("sqlite:///a%00b", "'sqlite:///a%00b'", "sqlite:///app.db"),
         ("postgresql://host:port/db", "postgresql://host:port/db", "5432"),
         (7, "7, a int", "text"),
+        (Path("app.db"), "PosixPath('app.db')", "sqlite:///app.db"),
+        (Path("/srv/app.db"), "PosixPath('/srv/app.db')", "sqlite:////srv/app.db"),
     ],
 )
 async def test_an_address_that_names_no_database_is_refused_without_its_password(

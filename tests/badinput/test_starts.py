@@ -401,7 +401,7 @@ async def test_a_connection_without_an_open_transaction_is_refused_before_a_row_
 async def test_a_transactional_action_never_runs_on_memory_and_the_error_says_where_it_works() -> None:
     mine, calls = hf.Registry(), []
 
-    @hf.action(registry=mine, transactional=True)
+    @hf.action(registry=mine, transactional=True, retry=hf.Retry(attempts=5, base=60.0))
     async def debit() -> int:
         calls.append("debit")
         return 1
@@ -410,9 +410,17 @@ async def test_a_transactional_action_never_runs_on_memory_and_the_error_says_wh
     async def plain() -> int:
         return 2
 
+    @hf.workflow(registry=mine)
+    async def pay() -> int:
+        return await debit()
+
     async with hf.Engine("memory://", registry=mine) as opened, opened.worker():
+        for start in (debit, debit.bind(), "debit"):
+            with refused(hf.UsageError, "debit", fix="SQLite"):
+                await opened.start(start)
+        assert await opened.find() == []
         with pytest.raises(hf.RunFailed, match="debit") as failed:
-            await opened.run(debit, timeout=DEADLINE_SECONDS)
+            await opened.run(pay, timeout=DEADLINE_SECONDS)
         cause = failed.value.__cause__
         assert isinstance(cause, hf.UsageError)
         assert "memory://" in cause.message

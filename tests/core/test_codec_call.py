@@ -300,3 +300,12 @@ def test_i14_a_text_that_no_codec_can_write_is_refused_as_ever() -> None:
 @pytest.mark.parametrize("size", [0, 12, 4095, 4096, 100_000])
 def test_a_digest_is_sha256_whatever_the_size(size: int) -> None:
     assert digest(b"x" * size) == hashlib.sha256(b"x" * size).hexdigest()
+
+
+def test_i14_keys_that_have_no_text_are_refused_with_every_codec(codecs: Codecs) -> None:
+    """I14: MessagePack could write them, but not the digest by which inputs are compared."""
+
+    def place(names: dict[tuple[int, int], str]) -> None: ...
+
+    with pytest.raises(PayloadRefused, match="tuple"):
+        CallCodec(place).encode_input(({(1, 2): "a"},), {}, 1000, codecs)

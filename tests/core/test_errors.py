@@ -87,7 +87,8 @@ def test_run_cancelled_names_who_did_it() -> None:
 
 def test_remote_error_keeps_type_message_and_traceback() -> None:
     error = RemoteError("ShippingError", "no route", "Traceback ...")
-    assert (error.type_name, error.remote_message, error.traceback) == ("ShippingError", "no route", "Traceback ...")
+    assert (error.type, error.message, error.traceback) == ("ShippingError", "no route", "Traceback ...")
+    assert (error.type_name, error.remote_message) == (error.type, error.message), "the names of older versions"
     assert str(error).startswith("ShippingError: no route")
 
 

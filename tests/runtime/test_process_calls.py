@@ -114,6 +114,7 @@ async def test_an_exception_comes_back_as_a_record_with_its_cause_and_traceback(
     async with opened(1) as slots:
         with pytest.raises(RemoteFailure, match="Refused: card 42") as caught:
             await call(slots, "refuse")
+        assert caught.value.repeatable
         record = caught.value.record
         assert record == decode_error(caught.value.error)
         assert record.qualified == "jobs_of_test_processes.Refused"
@@ -167,6 +168,7 @@ async def test_whatever_goes_wrong_around_an_action_is_its_failure_and_not_the_s
             await call(slots, name)
         assert caught.value.record.type == kind
         assert text in caught.value.record.message
+        assert caught.value.repeatable == (name != "odd"), "I3: that one has returned"
         pids = slots.pids
         assert await call(slots, "add", 1) == 11
         assert slots.pids == pids

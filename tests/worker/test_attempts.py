@@ -44,6 +44,8 @@ async def test_i3_attempts_are_executions_in_all_and_the_last_error_keeps_the_ea
         (3, FAILED, 3),
     ]
     assert repr(caught.value.cause) == "ValueError('attempt 3')"
+    assert list(map(repr, caught.value.attempts)) == [f"ValueError('attempt {number}')" for number in (1, 2, 3)]
+    assert caught.value.attempts[-1] is caught.value.cause
     assert attempts[-1].error is not None
     last = decode_error(attempts[-1].error)
     assert [earlier.message for earlier in last.earlier] == ["attempt 1", "attempt 2"]
@@ -150,6 +152,56 @@ async def test_i3_non_retryable_and_other_types_end_retrying_at_once(url: str) -
             with pytest.raises(hf.RunFailed):
                 await handle.result(timeout=10)
             assert len(await work_of(engine, handle.id)) == count, kind
+
+
+async def test_i3_a_result_that_cannot_be_stored_is_no_reason_to_run_the_action_again(url: str) -> None:
+    """I3: it has done all it does, and would only do it once more; by itself and called by a function."""
+    registry, seen = hf.Registry(), list[str]()
+
+    @hf.action(registry=registry, retry=SHORT)
+    async def odd() -> int:
+        seen.append("odd")
+        return "seven"  # type: ignore[return-value]
+
+    @hf.action(registry=registry, retry=SHORT, timeout=60)
+    async def limited() -> int:
+        seen.append("limited")
+        return "seven"  # type: ignore[return-value]
+
+    @hf.action(registry=registry, retry=SHORT)
+    def long() -> str:
+        seen.append("long")
+        return "x" * 2000
+
+    @hf.workflow(registry=registry)
+    async def call(name: str) -> None:
+        await {"odd": odd, "limited": limited, "long": long}[name]()
+
+    engine = engine_on(url, registry, payload_limit_bytes=1000)
+    async with engine, engine.worker():
+        for action in (odd, limited, long):
+            for started in (await engine.start(action), await engine.start(call, action.name)):
+                with pytest.raises(hf.RunFailed) as failed:
+                    await started.result(timeout=10)
+                assert isinstance(failed.value.cause, hf.PayloadRefused | hf.PayloadTooLarge)
+    assert sorted(seen) == ["limited", "limited", "long", "long", "odd", "odd"]
+
+
+async def test_i3_an_action_that_raises_such_an_error_itself_is_tried_again(url: str) -> None:
+    """I3: it did not get to its end, and its policy says what follows."""
+    registry, seen = hf.Registry(), list[int]()
+
+    @hf.action(registry=registry, retry=SHORT)
+    async def ask() -> int:
+        seen.append(hf.current().attempt)
+        if len(seen) < 3:
+            raise hf.PayloadRefused("somebody else's answer")
+        return 7
+
+    engine = engine_on(url, registry)
+    async with engine, engine.worker():
+        assert await engine.run(ask, timeout=10) == 7
+    assert seen == [1, 2, 3]
 
 
 async def test_i5_an_async_action_past_its_deadline_times_out_on_the_same_budget(url: str) -> None:

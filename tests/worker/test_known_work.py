@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -13,6 +14,8 @@ from holdfast.core.codec import decode_error
 from holdfast.core.operations import CompleteWork
 from holdfast.core.rows import CANCELLED, COMPLETED, DEAD, FAILED, READY
 from holdfast.core.view import View
+from holdfast.runtime.caretaker import Caretaker
+from holdfast.runtime.system import real_system
 from tests.endtoend.programs import app, journal
 from tests.worker.support import Processes, assert_sound, engine_on, statuses, until, work_of
 
@@ -86,6 +89,73 @@ async def test_i8_work_that_nobody_knows_becomes_a_dead_letter_that_says_what_to
             assert await bar.replay_dead(drink.id, "brew")
             assert await drink.result(timeout=5) == 2
         await assert_sound(bar)
+
+
+class TurnedClock:
+    """Stands still until somebody turns it."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000_000.0
+
+    def now_us(self) -> int:
+        return int(self.seconds * 1e6)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@pytest.mark.parametrize("limit", [1.0, 60.0, 3600.0])
+async def test_i8_work_that_nobody_knows_is_dead_soon_after_the_limit_and_never_before(
+    sqlite_url: str, limit: float
+) -> None:
+    """I8: the limit counts from when it became ready, and a short one is kept as well as an hour."""
+    left, _, right, brew = applications()
+    clock = TurnedClock()
+    system = replace(real_system(), clock=clock)
+    bakery = hf.Engine(sqlite_url, registry=left, system=system, unknown_after_seconds=limit)
+    async with bakery, hf.Engine(sqlite_url, registry=right, system=system) as bar:
+        drink = await bar.start(brew, 2)
+        caretaker = caretaker_of(bakery)
+        started, rounds = clock.seconds, 0
+        while await statuses(bar, drink.id) == [READY]:
+            clock.seconds += min(limit / 20, 1.0)
+            await caretaker.look_after_others("nobody")
+            rounds += 1
+            assert rounds < 10_000
+        assert limit <= clock.seconds - started <= limit * 1.11
+
+
+async def test_i8_work_of_a_fleet_that_was_down_waits_a_while_for_the_worker_that_knows_it(sqlite_url: str) -> None:
+    """I8: a day has passed; the first worker to come up is of another application, and buries nothing yet."""
+    left, _, right, brew = applications()
+    clock = TurnedClock()
+    system = replace(real_system(), clock=clock)
+    async with hf.Engine(sqlite_url, registry=left, system=system) as bakery:
+        async with hf.Engine(sqlite_url, registry=right, system=system) as bar:
+            drink = await bar.start(brew, 2)
+        clock.seconds += 86_400
+        caretaker = caretaker_of(bakery)
+        for _ in range(299):
+            await caretaker.look_after_others("nobody")
+            clock.seconds += 1
+        assert await statuses(bakery, drink.id) == [READY]
+        for _ in range(40):
+            await caretaker.look_after_others("nobody")
+            clock.seconds += 1
+        assert await statuses(bakery, drink.id) == [DEAD]
+
+
+def caretaker_of(engine: hf.Engine) -> Caretaker:
+    """Of a worker that does not run, so that its rounds are the test's."""
+    return Caretaker(
+        store=engine.store,
+        coordinator=engine.coordinator,
+        definitions=engine.definitions,
+        settings=engine.settings,
+        clock=engine.system.clock,
+        randomness=engine.system.randomness,
+        metrics=engine.metrics,
+    )
 
 
 async def test_i8_a_payload_that_does_not_decode_is_dead_at_once_and_stops_nobody(shared_url: str) -> None:

@@ -114,6 +114,38 @@ async def test_g3_a_result_that_cannot_be_stored_rolls_the_writes_back(shared_ur
         assert await ledger(shared_url) == []
 
 
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
+async def test_g3_an_action_that_ends_its_transaction_itself_has_failed_for_good(
+    shared_url: str, statement: str
+) -> None:
+    """G3: no result is recorded beside writes that it did not commit with, and nothing is written a second time."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry, transactional=True, retry=RETRY)
+    async def write() -> int:
+        tx = hf.current().tx
+        assert isinstance(tx, hf.Tx)
+        await tx.execute(insert(1))
+        await tx.execute(statement)
+        return 1
+
+    @hf.action(registry=registry, transactional=True)
+    async def behave() -> int:
+        return await hf.current().tx.execute(insert(2))
+
+    engine = engine_on(shared_url, registry)
+    async with engine, engine.worker():
+        await make_table(engine)
+        handle = await engine.start(write)
+        with pytest.raises(hf.RunFailed, match="ended its transaction itself") as failed:
+            await handle.result(timeout=5)
+        assert isinstance(failed.value.cause, hf.UsageError)
+        assert await statuses(engine, handle.id) == [FAILED]
+        assert await engine.run(behave, timeout=5) == 1, "the connection is still good"
+        assert await ledger(shared_url) == ([1, 2] if statement == "COMMIT" else [2])
+        await assert_sound(engine)
+
+
 async def test_g3_a_stale_lease_rolls_the_writes_back(shared_url: str) -> None:
     """G3, I6: the lease was lost before the transaction began; what it wrote must not stay beside the other's."""
     registry = hf.Registry()
@@ -246,7 +278,7 @@ async def test_g9_a_heartbeat_inside_a_transaction_does_not_wait_for_that_transa
 
 
 async def test_a_transactional_action_is_refused_where_there_is_no_database() -> None:
-    """On memory:// the run fails at once and says what to use instead."""
+    """On memory:// it is not even started, and the error says what to use instead."""
     registry = hf.Registry()
     executions: list[int] = []
 
@@ -256,10 +288,25 @@ async def test_a_transactional_action_is_refused_where_there_is_no_database() ->
 
     engine = engine_on("memory://", registry)
     async with engine, engine.worker():
-        with pytest.raises(hf.RunFailed) as caught:
+        with pytest.raises(hf.UsageError, match="needs a database"):
             await engine.run(write, timeout=5)
-        assert "needs a database" in str(caught.value)
     assert executions == []
+
+
+async def test_i3_a_step_that_needs_a_transaction_is_not_tried_again_where_there_is_none() -> None:
+    """I3: each attempt would be refused as the first was."""
+    registry = hf.Registry()
+
+    class Books(hf.Dag, registry=registry, on_failure="fail"):
+        @hf.step(transactional=True, retry=hf.Retry(attempts=5, base=60.0))
+        async def write(self) -> None: ...
+
+    engine = engine_on("memory://", registry)
+    async with engine, engine.worker():
+        handle = await engine.start(Books())
+        with pytest.raises(hf.RunFailed, match="needs a database"):
+            await handle.result(timeout=5)
+        assert await statuses(engine, handle.id) == [FAILED]
 
 
 async def test_g3_many_transactional_actions_at_once_each_write_once(shared_url: str) -> None:

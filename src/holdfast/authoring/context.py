@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Never, Protocol
+from typing import TYPE_CHECKING, Any, Never, Protocol, runtime_checkable
 
 import msgspec
 
@@ -49,6 +49,7 @@ ACTION_LOGGER = logging.getLogger("holdfast.actions")
 WORKFLOW_LOGGER = logging.getLogger("holdfast.workflows")
 
 
+@runtime_checkable
 class Tx(Protocol):
     """The transaction in which a transactional action's result will be committed."""
 

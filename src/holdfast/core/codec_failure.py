@@ -7,11 +7,13 @@ kept is left out. Records are always JSON, whatever codec the payloads use, so t
 
 from __future__ import annotations
 
+import ast
 import builtins
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeAlias, cast
 
 import msgspec
 
@@ -29,10 +31,14 @@ _NESTED_GROUPS: Final = 3
 _EARLIER: Final = 100
 _EARLIER_WITH_TRACEBACK: Final = 3
 _OURS: Final = f"{HoldfastError.__module__}.{HoldfastError.__qualname__}"
+_CARRIED: Final = "__attempts__"
 
 
 KnownClasses = Callable[[str], type | None]
 """From a qualified name to the class, or None where this process does not have it."""
+
+
+ExceptionClass: TypeAlias = type[Exception]
 
 
 class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,6 +51,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Qualified names of the base classes, nearest first, so that handlers match without the class at hand."""
     traceback: str = ""
     args: list[object] | None = None
+    literal: str | None = None
+    """The arguments as Python writes them, where JSON can't hold them and this can: bytes, tuples, lone surrogates."""
     state: dict[str, object] | None = None
     cause: ErrorRecord | None = None
     earlier: tuple[ErrorRecord, ...] = ()
@@ -56,43 +64,93 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """The message without the fix that an error of ours ends with."""
         return self.message.partition(". Fix: ")[0] if _OURS in (self.qualified, *self.bases) else self.message
 
-    def to_exception(self, known: KnownClasses = lambda qualified: None) -> Exception:
-        """The original exception if its class is built in or `known`, and its arguments rebuild it; else RemoteError.
+    @property
+    def arguments(self) -> tuple[object, ...] | None:
+        """What the exception's `args` were; None if that could not be kept."""
+        if self.args is not None or self.literal is None:
+            return None if self.args is None else tuple(self.args)
+        try:
+            read = ast.literal_eval(self.literal)
+        except Exception:  # the row was changed by hand or damaged
+            return None
+        return read if isinstance(read, tuple) else None
 
-        `known` maps a qualified name to a class. The result has its cause as `__cause__`. Attributes beyond the
-        arguments are there if all of them were JSON's own types.
+    def to_exception(self, known: KnownClasses = lambda qualified: None) -> Exception:
+        """The exception with its own type and message if its class is built in or `known`; else RemoteError.
+
+        `known` maps a qualified name to a class. The result has its cause as `__cause__`. It has those attributes
+        that were JSON's own types.
         """
-        rebuilt = self._rebuilt(known)
-        exception = rebuilt or RemoteError(self.type, self.message, self.traceback)
+        exception = self._rebuilt(known) or RemoteError(self.type, self.message, self.traceback)
         if self.cause is not None and exception.__cause__ is None:
             exception.__cause__ = self.cause.to_exception(known)
-        if isinstance(exception, RunFailed) and exception.cause is None:
+        if isinstance(exception, RunFailed) and exception.cause is None and isinstance(exception.__cause__, Exception):
             exception.cause = exception.__cause__
+            exception.attempts = () if self.cause is None else self.cause.attempts(exception.cause, known)
+        if self.earlier:
+            with suppress(Exception):  # a class may forbid it
+                exception.__dict__[_CARRIED] = self.earlier
         return exception
 
+    def attempts(self, last: Exception, known: KnownClasses = lambda qualified: None) -> tuple[Exception, ...]:
+        """What each attempt raised, the oldest first; `last` is this record's own exception."""
+        return (*(each.to_exception(known) for each in self.earlier), last)
+
+    def stand_in(self, kind: ExceptionClass) -> Exception | None:
+        """An exception of this class with the recorded message, made without calling its constructor.
+
+        The constructor may want other arguments than the exception keeps: `Declined(5)` whose message is "declined 5".
+        None if the class can't be made without it.
+        """
+        for arguments in (self.arguments, (self.message,)):
+            if arguments is not None:
+                with suppress(Exception):
+                    exception = self._with_state(kind.__new__(kind), arguments)
+                    if self._is_told_by(exception, kind):
+                        return exception
+        with suppress(Exception):  # its text is made of what was not kept, so that the recorded one is put in its place
+            names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__str__": _first_argument}
+            speaking: ExceptionClass = type(kind.__name__, (kind,), names)
+            exception = self._with_state(speaking.__new__(speaking), (self.message,))
+            if self._is_told_by(exception, speaking):
+                return exception
+        return None
+
     def _rebuilt(self, known: KnownClasses) -> Exception | None:
-        if self.args is None and not self.members:
-            return None
         try:
             module, _, name = self.qualified.rpartition(".")
             kind = getattr(builtins, name, None) if module == "builtins" else known(self.qualified)
             if not (isinstance(kind, type) and issubclass(kind, Exception)):
                 return None
-            exception: Exception
             if self.members:
                 if kind is not ExceptionGroup:
                     return None
                 message = str((self.state or {})["message"])
-                exception = ExceptionGroup(message, [each.to_exception(known) for each in self.members])
-            else:
-                exception = kind(*self.args or ())
-            if self.state and not self.members:
-                exception.__dict__.update(self.state)
-            # A class that makes its message from other arguments would now say something else than it said.
-            same = type(exception) is kind and _message(exception) == self.message
+                group = ExceptionGroup(message, [each.to_exception(known) for each in self.members])
+                return group if self._is_told_by(group, kind) else None
         except Exception:
             return None
-        return exception if same else None
+        if self.arguments is not None:
+            with suppress(Exception):
+                exception = self._with_state(kind(*self.arguments))
+                # A class that makes its message from other arguments would now say something else than it said.
+                if self._is_told_by(exception, kind):
+                    return exception
+        return self.stand_in(kind)
+
+    def _with_state(self, exception: Exception, arguments: tuple[object, ...] | None = None) -> Exception:
+        if arguments is not None:
+            exception.args = arguments
+        if self.state:
+            exception.__dict__.update(self.state)
+        return exception
+
+    def _is_told_by(self, exception: Exception, kind: ExceptionClass) -> bool:
+        return type(exception) is kind and _message(exception) == self.message
+
+
+def _first_argument(exception: Exception) -> str:
+    return str(exception.args[0])
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -129,10 +187,10 @@ def decode_error(data: bytes) -> ErrorRecord:
 
 def _record(exc: BaseException, depth: int) -> ErrorRecord:
     kind = type(exc)
-    args, state = _rebuilding(exc)
+    args, literal, state = _rebuilding(exc)
     members: tuple[ErrorRecord, ...] = ()
     if type(exc) is ExceptionGroup and depth < _NESTED_GROUPS and len(exc.exceptions) <= _MEMBERS:
-        args, state = None, {"message": _clean(exc.message, MESSAGE_LIMIT)}
+        args, literal, state = None, None, {"message": _clean(exc.message, MESSAGE_LIMIT)}
         members = tuple(_record(each, depth + 1) for each in exc.exceptions)
     cause = exc.__cause__
     return ErrorRecord(
@@ -143,8 +201,10 @@ def _record(exc: BaseException, depth: int) -> ErrorRecord:
         # A cause's traceback is part of its effect's, so only the outermost record carries one.
         traceback=_traceback(exc) if depth == 0 else "",
         args=args,
+        literal=literal,
         state=state,
         cause=_record(cause, depth + 1) if cause is not None and depth < _CAUSES else None,
+        earlier=_carried(exc),
         members=members,
     )
 
@@ -163,8 +223,17 @@ def _chain(previous: ErrorRecord) -> tuple[ErrorRecord, ...]:
     )
 
 
-def _rebuilding(exc: BaseException) -> tuple[list[object] | None, dict[str, object] | None]:
-    """What pickle would rebuild it from, where JSON can hold that: a file error's args lack the file's name."""
+def _carried(exc: BaseException) -> tuple[ErrorRecord, ...]:
+    """The attempts before the one that raised it, if it was rebuilt from a record: in a function it may end the run."""
+    try:
+        found = exc.__dict__.get(_CARRIED, ())
+        return found if type(found) is tuple and all(type(link) is ErrorRecord for link in found) else ()
+    except Exception:
+        return ()
+
+
+def _rebuilding(exc: BaseException) -> tuple[list[object] | None, str | None, dict[str, object] | None]:
+    """What pickle would rebuild it from, as far as text can hold that: a file error's args lack the file's name."""
     try:
         reduced = exc.__reduce__()
         kind, args, state = (*reduced, None)[:3] if isinstance(reduced, tuple) else (None, exc.args, None)
@@ -172,21 +241,33 @@ def _rebuilding(exc: BaseException) -> tuple[list[object] | None, dict[str, obje
             args, state = exc.args, None
     except Exception:
         args, state = exc.args, None
-    kept_args = _kept(list(args))
-    if isinstance(state, dict):  # a cause that is an attribute too, as in RunFailed, has a record of its own
-        state = {name: value for name, value in state.items() if value is None or value is not exc.__cause__}
-    kept_state = _kept(state) if state else None
-    return (
-        kept_args if isinstance(kept_args, list) else None,
-        kept_state if isinstance(kept_state, dict) else None,
-    )
+    kept_args = list(args) if _is_plain(list(args)) else None
+    literal = _literal(args) if kept_args is None else None
+    return kept_args, literal, _kept_state(state, exc.__cause__) if isinstance(state, dict) else None
 
 
-def _kept(value: object) -> object:
+def _kept_state(state: dict[object, object], cause: BaseException | None) -> dict[str, object] | None:
+    """The attributes that JSON can hold. A cause that is one too, as in RunFailed, has a record of its own."""
+    kept = {name: value for name, value in state.items() if value is None or value is not cause}
+    if not _is_plain(kept):
+        kept = {name: value for name, value in kept.items() if _is_plain({name: value})}
+    return cast("dict[str, object]", kept) if kept and _is_plain(kept) else None
+
+
+def _is_plain(value: object) -> bool:
     try:
-        if plain_fault(value) is None and len(_encode(value)) <= _ARGS_LIMIT:
-            return value
+        return plain_fault(value) is None and len(_encode(value)) <= _ARGS_LIMIT
     except Exception:  # lone surrogates
+        return False
+
+
+def _literal(args: tuple[object, ...]) -> str | None:
+    try:
+        text = repr(args)
+        # Both must agree: a repr may be that of something else, and 1 equals True.
+        if len(text) <= _ARGS_LIMIT and (back := ast.literal_eval(text)) == args and repr(back) == text:
+            return text
+    except Exception:  # most objects are no literals
         return None
     return None
 

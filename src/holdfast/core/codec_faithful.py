@@ -133,6 +133,11 @@ def difference(given: object, back: object, depth: int = 0) -> Fault | None:
         return _sequence_difference(given, back, depth)  # type: ignore[arg-type]
     if isinstance(back, set | frozenset):
         return _set_difference(given, back, depth)  # type: ignore[arg-type]
+    if isinstance(back, datetime.datetime | datetime.time) and not _same_zone(given, back):  # type: ignore[arg-type]
+        return Fault(
+            f"is {short(given)} and would come back as {short(back)}",
+            "pass it as .astimezone(datetime.timezone.utc), and the name of its time zone as a string beside it",
+        )
     if isinstance(back, datetime.datetime):
         if _same_moment(given, back):  # type: ignore[arg-type]
             return None
@@ -311,6 +316,18 @@ def short(value: object) -> str:
     except Exception:
         return f"<{_type_name(value)}>"
     return text if len(text) <= 80 else f"{text[:60]}…"
+
+
+def _same_zone(given: datetime.datetime | datetime.time, back: datetime.datetime | datetime.time) -> bool:
+    """Whether the two have the same offset, and would at any other time of the year.
+
+    What comes back has an offset and no rules, so that a day later it may be another hour than in Europe/Berlin. Zones
+    without rules, ZoneInfo("UTC") among them, tell their offset without being asked about a moment.
+    """
+    zone, zone_back = given.tzinfo, back.tzinfo
+    if zone is None or zone_back is None or zone == zone_back:
+        return zone is zone_back or zone == zone_back
+    return zone.utcoffset(None) is not None and zone.utcoffset(None) == back.utcoffset()
 
 
 def _same_moment(given: datetime.datetime, back: datetime.datetime) -> bool:

@@ -94,7 +94,14 @@ class Codecs:
         try:
             return _sorted_encode(plain)
         except TypeError:  # it sorts texts only: keys of other types become texts first
+            pass
+        try:
             return _sorted_encode(msgspec.json.decode(JSON.encode(plain)))
+        except Exception as trouble:  # MessagePack takes keys that JSON has no text for
+            raise PayloadRefused(
+                f"{where} can't be compared with others: {_text(trouble)}",
+                hint="use keys that have a text in JSON: str, int, an enum, a UUID or a date; or a list of pairs",
+            ) from trouble
 
     def write(self, value: object, shape: Shape, where: str, limit: int, depth: int = 0) -> bytes:
         """`encode` for callers that keep the shape; a negative depth allows for containers of their own around it."""

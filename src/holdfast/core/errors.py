@@ -126,7 +126,10 @@ class RunError(HoldfastError):
 
 
 class RunFailed(RunError):
-    """The run ended in failure; `cause` is the exception that ended it, and `node` what raised it, where known."""
+    """The run ended in failure; `cause` is the exception that ended it, and `node` what raised it, where known.
+
+    `attempts` has what each attempt of the call or node that gave up raised, the oldest first and the cause last.
+    """
 
     default_hint = "repair the cause, then `holdfast retry RUN`"
 
@@ -138,6 +141,7 @@ class RunFailed(RunError):
         workflow: str = "",
         node: str | None = None,
         cause: BaseException | None = None,
+        attempts: tuple[BaseException, ...] = (),
         hint: str | None = None,
     ) -> None:
         if hint is None and run_id:
@@ -147,6 +151,7 @@ class RunFailed(RunError):
         self.workflow = workflow
         self.node = node
         self.cause = cause
+        self.attempts = attempts
         self.__cause__ = cause
 
     def __setstate__(self, state: dict[str, object] | None) -> None:
@@ -181,25 +186,34 @@ class RunPaused(RunError):
 
 
 class RemoteError(RunError):
-    """Stands for an exception whose class this process can't rebuild; keeps its type, message and traceback."""
+    """Stands for an exception whose class is not known in this process; keeps its type, message and traceback."""
 
     default_hint = "import the module that defines the exception's class here to get the original exception"
 
-    def __init__(
-        self,
-        type_name: str,
-        message: str | None = None,
-        traceback_text: str = "",
-        *,
-        hint: str | None = None,
-    ) -> None:
+    type: str
+    traceback: str
+
+    def __init__(self, type: str, message: str | None = None, traceback: str = "", *, hint: str | None = None) -> None:
         if message is None:  # built from a message alone, like every other error
-            type_name, message = "Exception", type_name
-        super().__init__(f"{type_name}: {message}", hint=hint)
-        self.args = (type_name, message, traceback_text)
-        self.type_name = type_name
-        self.remote_message = message
-        self.traceback = traceback_text
+            type, message = "Exception", type
+        super().__init__(message, hint=hint)
+        self.args = (type, message, traceback)
+        self.type = type
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        # From args, not from `message`: in rows of older versions that attribute begins with the type.
+        return f"{self.args[0]}: {self.args[1].rstrip().removesuffix('.')}. Fix: {self.hint}"
+
+    @property
+    def type_name(self) -> str:
+        """An older name of `type`."""
+        return self.type
+
+    @property
+    def remote_message(self) -> str:
+        """An older name of `message`."""
+        return self.message
 
 
 class NonDeterminism(RunError):

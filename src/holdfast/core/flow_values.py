@@ -73,9 +73,7 @@ class Raised(msgspec.Struct, frozen=True, eq=False):
     @property
     def args(self) -> tuple[object, ...] | None:
         """What the exception was made from; None if that could not be kept."""
-        if self.made_from is not None:
-            return self.made_from
-        return None if self.record.args is None else tuple(self.record.args)
+        return self.record.arguments if self.made_from is None else self.made_from
 
     def is_a(self, kind: type) -> bool:
         """Whether `except kind` catches it: by the names of its types, since it may come from another process."""

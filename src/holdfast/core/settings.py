@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from holdfast.core.codec_formats import Codec
 from holdfast.core.codec_payload import Codecs, codecs_for
@@ -20,6 +20,8 @@ NOT_SETTINGS = {
     *("HOLDFAST_URL", "HOLDFAST_TRACE", "HOLDFAST_FAILPOINT", "HOLDFAST_FAILPOINT_FILE", "HOLDFAST_APP"),
     "HOLDFAST_UI_TOKEN",
 }
+
+WITHOUT_VARIABLE = {"registry"}  # no text can name one
 
 OBSERVED = ("off", "type", "payload")
 
@@ -68,6 +70,15 @@ class Settings:
     """What is kept of each input that a decider is given: "off", "type", or "payload" with the whole of it."""
     hand_over: bool = True
     """Whether newly ready work may be leased to this process in the commit that makes it ready."""
+    registry: object = None
+    """Which definitions the engine knows: an `hf.Registry`; None for the one that all decorators enter by default."""
+
+    def __new__(cls, *args: object, **given: object) -> Self:
+        # Before Python refuses an unknown name, with the nearest one.
+        for name in given:
+            if name not in cls.__dataclass_fields__:
+                raise UsageError(f"there is no setting {name!r}", hint=_nearest(name, cls.__dataclass_fields__, ""))
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -75,6 +86,10 @@ class Settings:
             if field.name == "codec":
                 if not (isinstance(value, str) and ":" in value):  # what that names is looked up by the engine
                     codecs_for(value)
+                continue
+            if field.name == "registry":  # its class is above this layer
+                if value is not None and not hasattr(value, "known_workflows"):
+                    raise UsageError(f"registry is {value!r:.80}", hint="use an hf.Registry(), or None for the default")
                 continue
             if field.name == "observe_inputs":
                 if value not in OBSERVED:
@@ -101,7 +116,7 @@ _KINDS = {"float": float, "int": int, "float | timedelta | None": float}
 
 def make_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """Settings from keyword arguments and the environment; unknown names are refused."""
-    known = {field.name: field for field in dataclasses.fields(Settings)}
+    known = {field.name: field for field in dataclasses.fields(Settings) if field.name not in WITHOUT_VARIABLE}
     values: dict[str, Any] = {}
     for variable, text in environ.items():
         if not variable.startswith("HOLDFAST_") or variable in NOT_SETTINGS:
@@ -110,11 +125,7 @@ def make_settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Setti
         if name not in known:
             raise UsageError(f"there is no setting {variable}", hint=_nearest(name, known, "HOLDFAST_"))
         values[name] = _parsed(variable, text, str(known[name].type))
-    for name, value in given.items():
-        if name not in known:
-            raise UsageError(f"Engine has no setting {name!r}", hint=_nearest(name, known, ""))
-        values[name] = value
-    return Settings(**values)
+    return Settings(**(values | dict(given)))
 
 
 def _parsed(variable: str, text: str, kind: str) -> Any:

@@ -57,9 +57,10 @@ from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_work import SETTLED_BY_FLOWS, FlowWork
 from holdfast.runtime.folds import submit
 from holdfast.runtime.instance_work import InstanceWork
-from holdfast.runtime.invocation import Invocation, discard, invocation_of
+from holdfast.runtime.invocation import Invocation, Unrepeatable, discard, invocation_of
 from holdfast.runtime.outcome import Meter, metered
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
+from holdfast.runtime.stores import check_transactional
 from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
 from holdfast.runtime.time_limits import TimeLimits
@@ -339,7 +340,7 @@ class AttemptRunner:
         # No repr in the clear beside a result that is encrypted; and what a graph's node returned is stored as it is.
         if attempt.metered and not of_graph and self._codecs.default.tag in DEFAULT_CODECS:
             meter.saw(value)
-        return invocation.encode(value)
+        return invocation.encoded(value)
 
     async def _check_conditions(self, attempt: Attempt, invocation: Invocation, context: Context) -> None:
         """`cancel_if` and `skip_if`, in that order; what they raise is the node's own failure."""
@@ -405,7 +406,7 @@ class AttemptRunner:
         )
         if invocation.encode is discard:
             return discard(None)
-        return result if same else invocation.encode(action.call.decode_result(result))
+        return result if same else invocation.encoded(action.call.decode_result(result))
 
     def _context(self, attempt: Attempt, invocation: Invocation, tx: Any = None) -> Context:
         return AttemptContext(attempt, invocation, self._worker, tx, self._heartbeat)
@@ -426,15 +427,18 @@ class AttemptRunner:
 
     def _failed(self, attempt: Attempt, invocation: Invocation, error: Exception, started: float) -> FailWork:
         work, retry = attempt.work, invocation.retry
-        timed_out = isinstance(error, TimedOut)
+        timed_out, repeatable = isinstance(error, TimedOut), True
+        if isinstance(error, Unrepeatable):
+            error, repeatable = error.error, False
         if isinstance(error, ProcessDied):
             error = RuntimeError(f"the process that ran {named(work)} died: {error}")
         if isinstance(error, RemoteFailure):
+            repeatable = error.repeatable
             record, error = error.error, error.to_exception()
         else:
             record = encode_error(error, earlier=work.error)
         failed = decode_error(record)  # not the exception itself: its __str__ may raise
-        retryable = timed_out or retry.allows(error)
+        retryable = repeatable and (timed_out or retry.allows(error))
         who, then = named(work, invocation.name), ""
         if work.kind == EFFECT:  # of an instance people know its name, and what becomes of the effect is known here
             who, then = _effect_named(work, attempt.run), _what_follows(work, retry, retryable)
@@ -480,6 +484,10 @@ class AttemptRunner:
     ) -> Settled:
         """G3: writes and result in one commit. A lost race rolls both back, so running it again is safe."""
         started = self._clock.monotonic()
+        try:
+            check_transactional(self._store, invocation.name)
+        except UsageError as refused:
+            return await self._submit(self._failed(attempt, invocation, Unrepeatable(refused), started))
         for lost_races in itertools.count(1):
             failure: Exception | None = None
             settled: Settled | None = None
@@ -494,6 +502,8 @@ class AttemptRunner:
                     except Exception as error:
                         failure = error
                         raise _RollBack from None
+                    if not tx.user.is_open:
+                        raise _ended_itself(invocation.name)
                     settled, committed = await self._coordinator.apply_in(tx, operation)
                     if settled.verdict != RECORDED:
                         raise _RollBack  # stale: nothing that the action wrote may stay
@@ -522,6 +532,16 @@ class AttemptRunner:
             except Exception as error:  # also a statement of the user's that failed and was hidden from us
                 return await self._submit(self._failed(attempt, invocation, error, started))
         raise AssertionError("counted to infinity")
+
+
+def _ended_itself(name: str) -> Unrepeatable:
+    """G3: what it wrote before is committed, or gone, and the result would be alone in a commit of its own."""
+    return Unrepeatable(
+        UsageError(
+            f"{name} is transactional and ended its transaction itself: its result can't commit with its writes",
+            hint="leave COMMIT and ROLLBACK out: returning commits, and raising rolls back",
+        )
+    )
 
 
 def _not_steered(name: str, wish: FlowControl) -> UsageError:

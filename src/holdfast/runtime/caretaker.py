@@ -31,6 +31,8 @@ log = logging.getLogger("holdfast.worker")
 OFTEN = 5  # rounds between two looks at what others should have done
 SELDOM = 30  # rounds between two looks at what changes slowly
 UNKNOWN_LIMIT = 100
+UNKNOWN_SEEN_SECONDS = 300.0  # for how long at most a worker must have seen that nobody knows it
+UNKNOWN_LOOKS = 10  # in that time
 PRUNE_LIMIT = 500
 PRUNE_TIMES = 100  # in a row, so that a busy database does not grow faster than it is pruned
 HEAL_SECONDS = 60.0
@@ -61,6 +63,7 @@ class Caretaker:
         self.stray_events = StrayEventKeeper(store, coordinator)
         self._rounds = 0
         self._heal_at = clock.monotonic()
+        self._unknown_at = clock.monotonic()
         self._unknown_since: dict[tuple[str, str, str], float] = {}  # by queue, workflow and action: without a gap
 
     async def begin(self, own_id: str) -> None:
@@ -74,8 +77,8 @@ class Caretaker:
         if everything or self._rounds % OFTEN == 0:
             await self.stray_events.see_to_all()
         seldom = everything or self._rounds % SELDOM == 0
-        if seldom or self._unknown_since:
-            await self._bury_unknown()
+        if everything or self._clock.monotonic() >= self._unknown_at:
+            await self._bury_unknown(notice_new=everything)
         if seldom:
             await self._prune()
             await self._forget_commands()
@@ -129,16 +132,23 @@ class Caretaker:
 
     # -- the unknown
 
-    async def _bury_unknown(self) -> None:
-        """I8: work that no live worker has known for long becomes a dead letter that says what to do."""
-        limit, now = self._settings.unknown_after_seconds, self._clock.monotonic()
-        unknown = await self._store.unknown(self._store.now() - int(limit * 1e6), UNKNOWN_LIMIT)
-        # Old is not the same as unknown: in a deploy a backlog is unknown for the moment between two workers.
+    async def _bury_unknown(self, *, notice_new: bool) -> None:
+        """I8: work that no live worker has known for long becomes a dead letter that says what to do.
+
+        Old is not the same as unknown: in a deploy a backlog is unknown for the moment between two workers, and after
+        a night without any the first may be one of another application. So it must also have been seen for a while.
+        """
+        limit, now, now_us = self._settings.unknown_after_seconds, self._clock.monotonic(), self._store.now()
+        seen_for = min(limit, UNKNOWN_SEEN_SECONDS)
+        self._unknown_at = now + seen_for / UNKNOWN_LOOKS
+        # Work is first seen just in time to be buried at the limit; whoever turns the clock by hand skips that moment.
+        noticed_after = 0.0 if notice_new else limit - seen_for
+        unknown = await self._store.unknown(now_us - int(noticed_after * 1e6), UNKNOWN_LIMIT)
         since, self._unknown_since = self._unknown_since, {}
         for work in unknown:
             name = (work.queue, work.workflow, work.name)
             first = self._unknown_since[name] = since.get(name, now)
-            if now - first < limit:
+            if now - first < seen_for or now_us - work.due < int(limit * 1e6):
                 continue
             try:
                 error = await self._missing(work)

@@ -49,7 +49,7 @@ from holdfast.core.rows import CANCELLED, COMPLETED, Run
 from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
-from holdfast.runtime.definitions import known_exception
+from holdfast.runtime.loaded import known_exception
 from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
@@ -380,6 +380,7 @@ class LiveFunction:
             run_id=end.run,
             workflow=end.workflow or name,
             cause=cause,
+            attempts=() if record is None or cause is None else record.attempts(cause, known_exception),
             hint=f"see `holdfast show {end.run} --traceback`",
         )
         error.__cause__ = cause

@@ -13,7 +13,7 @@ from holdfast.authoring.context import current
 from holdfast.authoring.dags import Dag, NodeCall, callable_of, job_call
 from holdfast.core.codec import Codecs, encode_stored_result
 from holdfast.core.codec_label import labelled
-from holdfast.core.errors import MissingJob
+from holdfast.core.errors import MissingJob, PayloadRefused, PayloadTooLarge
 from holdfast.core.graph import Graph, Node
 from holdfast.core.retry import Retry
 from holdfast.core.rows import CALL, EFFECT, Run, Work
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 
 NO_RESULT = b"null"
 Condition = Callable[[], Any]
+REFUSALS = (PayloadRefused, PayloadTooLarge)
+
+
+class Unrepeatable(Exception):
+    """An attempt failed in a way that no other would mend, whatever its policy; `error` is what it failed of (I3)."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -47,6 +56,13 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     cancel_if: tuple[Condition, ...] = ()
     depends_on_run: tuple[Condition, ...] = ()
     timeout: int | None = None  # microseconds, where the code says it and not the item
+
+    def encoded(self, returned: Any) -> bytes:
+        """The result as it is stored. If it can't be, the action has run all the same, and is not run again for it."""
+        try:
+            return self.encode(returned)
+        except REFUSALS as refused:
+            raise Unrepeatable(refused) from None
 
 
 def invocation_of(

@@ -109,11 +109,13 @@ class Child:
             end_everything()
 
     def _answer(self, call: Call) -> Answer:
+        returned = False
         try:
             action = self._action(call)
             args, kwargs = action.call.decode_call(call.call, call.codec)
             with entered(self._context(call)):
                 value = action.fn(*args, **kwargs)
+            returned = True
             return Done(call.number, action.call.encode_result(value, limit=call.context.payload_limit_bytes))
         except BaseException as error:  # SystemExit too: it ends the action, not the slot
             if (wish := signal_in(error)) is not None:
@@ -121,7 +123,7 @@ class Child:
             record = encode_error(error, earlier=call.earlier)
             if call.module != call.import_as:
                 record = _renamed(record, call.import_as, call.module)
-            return Failed(call.number, record)
+            return Failed(call.number, record, repeatable=not returned)
 
     def _context(self, call: Call) -> Context:
         told, number = call.context, call.number

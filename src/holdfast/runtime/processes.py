@@ -36,6 +36,7 @@ import msgspec
 from holdfast.authoring.flow_control import SIGNALS, FlowControl, ReattemptThisNode
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES, ErrorRecord, decode_error
 from holdfast.core.errors import EngineClosed, RemoteError, RunError, UsageError
+from holdfast.runtime.loaded import loaded_class
 from holdfast.runtime.threads import Slots
 
 CHILD_MODULE: Final = "holdfast.runtime.process_child"
@@ -50,11 +51,15 @@ _REAP_SECONDS: Final = 5.0
 
 
 class RemoteFailure(Exception):
-    """The action raised in its process; `error` is the encoded record of what it raised."""
+    """The action raised in its process; `error` is the encoded record of what it raised.
 
-    def __init__(self, error: bytes) -> None:
+    Not `repeatable` if it returned what can't be stored: another attempt would do all it did once more.
+    """
+
+    def __init__(self, error: bytes, *, repeatable: bool = True) -> None:
         super().__init__(error)
         self.error: Final = error
+        self.repeatable: Final = repeatable
 
     def __str__(self) -> str:
         return f"{self.record.type}: {self.record.message}"
@@ -67,21 +72,20 @@ class RemoteFailure(Exception):
     def to_exception(self) -> Exception:
         """The exception as far as this process can rebuild it, for deciding about a retry.
 
-        An exception that can't be rebuilt is stood in for by its nearest base class that is loaded here, with the
-        same message: a NonRetryable stays one even if its arguments are no JSON.
+        One whose class is not loaded here is stood in for by its nearest base class that is, with the same message:
+        a NonRetryable stays one whatever its class.
         """
         record = self.record
         rebuilt = record.to_exception(loaded_class)
         if not isinstance(rebuilt, RemoteError) or record.qualified.endswith(".RemoteError"):
             return rebuilt
-        for qualified in (record.qualified, *record.bases):
+        for qualified in record.bases:
             kind = loaded_class(qualified)
             if kind is Exception:
                 break
             if kind is not None and issubclass(kind, Exception):
-                with suppress(Exception):  # the class may insist on arguments that are not to be had
-                    stand_in = kind.__new__(kind)
-                    stand_in.args = (record.message,)
+                stand_in = record.stand_in(kind)
+                if stand_in is not None:
                     stand_in.__cause__ = rebuilt
                     return stand_in
         return rebuilt
@@ -95,18 +99,6 @@ class ProcessDied(RunError):
     def __init__(self, message: str, *, exit_code: int | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.exit_code = exit_code
-
-
-def loaded_class(qualified: str) -> type | None:
-    """The class of this qualified name if its module is loaded; nothing is imported for it."""
-    parts = qualified.split(".")
-    for end in range(len(parts) - 1, 0, -1):
-        found: object = sys.modules.get(".".join(parts[:end]))
-        if found is not None:
-            for name in parts[end:]:
-                found = getattr(found, name, None)
-            return found if isinstance(found, type) else None
-    return None
 
 
 # --- frames ------------------------------------------------------------------------------------------------------
@@ -181,6 +173,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     number: int
     error: bytes
+    repeatable: bool = True
 
 
 class Signalled(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -395,7 +388,7 @@ class ProcessSlots:
                     self._idle.append(child)
                 self._slots.give_back()
                 if isinstance(answer, Failed):
-                    raise RemoteFailure(answer.error)
+                    raise RemoteFailure(answer.error, repeatable=answer.repeatable)
                 if isinstance(answer, Signalled):
                     raise answer.to_signal()
                 return answer.result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from holdfast.core.addresses import redacted as redacted
@@ -16,11 +17,17 @@ DEFAULT_URL = "sqlite:///holdfast.db"
 SCHEMES = ("sqlite", "postgresql", "postgres", "memory")
 
 
+def as_url(url: object) -> str:
+    """The URL that was given; UsageError if it is no text."""
+    if isinstance(url, str):
+        return url
+    meant = f"sqlite:///{os.fspath(url)}" if isinstance(url, os.PathLike) else "a text such as sqlite:///app.db"
+    raise UsageError(f"the URL is {url!r:.80}, a {type(url).__name__}", hint=f"give {meant}")
+
+
 def open_store(url: str, system: System, *, timeout_seconds: float) -> Store:
     """A store for `sqlite:///file`, `postgresql://…` or `memory://`; not opened yet."""
-    if not isinstance(url, str):
-        raise UsageError(f"the URL is {url!r:.80}, a {type(url).__name__}", hint="give a text such as sqlite:///app.db")
-    scheme, found, rest = url.partition("://")
+    scheme, found, rest = as_url(url).partition("://")
     if not found or scheme not in SCHEMES:
         import difflib  # for those who made a mistake
 
@@ -55,6 +62,15 @@ def open_store(url: str, system: System, *, timeout_seconds: float) -> Store:
             hint='pip install "holdfast[postgres]"',
         ) from None
     return PostgresStore(url, clock=system.clock, timeout_seconds=timeout_seconds)
+
+
+def check_transactional(store: Store, name: str) -> None:
+    """UsageError if a transactional action cannot run on this store."""
+    if store.kind == "memory":
+        raise UsageError(
+            f"{name} is transactional and needs a database, and memory:// has none",
+            hint="use a SQLite file or PostgreSQL for this engine",
+        )
 
 
 def sqlite_path(url: str) -> Path | None:

@@ -220,6 +220,10 @@ class UserTransaction(Protocol):
     @property
     def raw(self) -> Any: ...
 
+    @property
+    def is_open(self) -> bool:
+        """False once the user's code has committed it or rolled it back."""
+
     async def execute(self, sql: str, *args: object) -> int: ...
 
     async def fetch(self, sql: str, *args: object) -> list[Any]: ...
@@ -358,7 +362,7 @@ class Store(Protocol):
     async def dead(self, limit: int) -> list[Work]: ...
 
     async def unknown(self, older_than: int, limit: int) -> list[Work]:
-        """Ready items due before `older_than` that no live worker knows."""
+        """Ready items due before `older_than` that no live worker knows, the oldest first."""
 
     async def stats(self) -> StoreStats: ...
 

@@ -410,12 +410,13 @@ class MemoryStore:
     async def unknown(self, older_than: int, limit: int) -> list[Work]:
         now = self._clock.now_us()
         live = [worker for worker in self._workers.values() if worker.lease_until >= now]
-        return [
+        unknown = [
             work
             for ready in self._ready.values()
             for work in ready.values()
             if work.due < older_than and not any(worker.knows(work) for worker in live)
-        ][:limit]
+        ]
+        return sorted(unknown, key=lambda work: work.due)[:limit]
 
     # -- workers
 

@@ -154,6 +154,10 @@ class PostgresTx:
     def __init__(self, connection: Any) -> None:
         self.raw = connection
 
+    @property
+    def is_open(self) -> bool:
+        return bool(self.raw.is_in_transaction())
+
     async def execute(self, sql: str, *args: object) -> int:
         status = str(await self.raw.execute(sql, *args)).split()
         return int(status[-1]) if status and status[-1].isdigit() else 0

@@ -49,6 +49,10 @@ class SqliteTx:
         self.raw = db
         self._run = executor.run
 
+    @property
+    def is_open(self) -> bool:
+        return self.raw.in_transaction
+
     def _execute(self, sql: str, args: tuple[object, ...]) -> sqlite3.Cursor:
         cursor = self.raw.cursor()
         cursor.row_factory = sqlite3.Row

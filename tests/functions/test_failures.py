@@ -1,0 +1,103 @@
+"""What a function catches when a call failed: the exception that the action raised, now and after a restart."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+import holdfast as hf
+from tests.worker.support import assert_sound, engine_on
+
+
+class Declined(Exception):
+    """Its message is made from another argument, and one attribute is no JSON."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"declined {code}")
+        self.code = code
+        self.when = datetime.datetime(2026, 11, 16)
+
+
+class Cards:
+    class Expired(Exception):
+        def __init__(self, *, year: int) -> None:
+            super().__init__(f"expired in {year}")
+            self.year = year
+
+
+async def test_i54_a_function_catches_what_the_action_raised_now_and_in_replay(shared_url: str) -> None:
+    """I54: a failed call replays with the same type and message, however its class is built."""
+    registry, seen = hf.Registry(), list[str]()
+
+    @hf.action(registry=registry)
+    def charge(code: int) -> int:
+        raise Declined(code)
+
+    @hf.action(registry=registry)
+    async def read_card() -> None:
+        raise Cards.Expired(year=2020)
+
+    @hf.workflow(registry=registry)
+    async def pay() -> str:
+        told = "not asked"
+        try:
+            await charge(5)
+        except Declined as refused:
+            told = f"{refused} ({refused.code})"
+        try:
+            await read_card()
+        except Cards.Expired as old:
+            told += f", {old} ({old.year})"
+        seen.append(told)
+        await hf.wait_for("go on")
+        return told
+
+    wanted = "declined 5 (5), expired in 2020 (2020)"
+    async with engine_on(shared_url, registry) as engine, engine.worker():
+        handle = await engine.start(pay)
+        await engine.settle()
+    async with engine_on(shared_url, registry) as engine, engine.worker():
+        await engine.send("go on", None, to=handle.id)
+        assert await engine.get(handle.id).result(timeout=10) == wanted
+        await assert_sound(engine)
+    assert seen == [wanted, wanted]
+
+
+async def test_i3_what_every_attempt_raised_can_be_reached_from_the_failure(shared_url: str) -> None:
+    """I3: the final error keeps the chain of attempts, of a call in a function and of a child as well."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry, retry=hf.Retry(attempts=3, base=0.01))
+    async def charge() -> None:
+        raise Declined(hf.current().attempt)
+
+    @hf.workflow(registry=registry)
+    async def pay() -> None:
+        await charge()
+
+    @hf.workflow(registry=registry)
+    async def order() -> list[str]:
+        try:
+            await pay()
+        except hf.RunFailed as failed:
+            return [str(each) for each in failed.attempts]
+        return []
+
+    @hf.workflow(registry=registry)
+    async def order_and_fail() -> None:
+        await pay()
+
+    wanted = ["declined 1", "declined 2", "declined 3"]
+    async with engine_on(shared_url, registry) as engine, engine.worker():
+        with pytest.raises(hf.RunFailed) as failed:
+            await engine.run(pay, timeout=10)
+        assert [str(each) for each in failed.value.attempts] == wanted
+        assert all(type(each) is Declined for each in failed.value.attempts)
+        assert failed.value.attempts[-1] is failed.value.cause
+        assert await engine.run(order, timeout=10) == wanted
+        with pytest.raises(hf.RunFailed) as failed:
+            await engine.run(order_and_fail, timeout=10)
+        assert isinstance(failed.value.cause, hf.RunFailed)
+        assert [str(each) for each in failed.value.cause.attempts] == wanted
+        await assert_sound(engine)
