@@ -336,6 +336,21 @@ async def test_i10_a_cancelled_function_runs_finally_and_its_rollbacks_in_revers
         await assert_sound(engine)
 
 
+async def test_g9_i10_a_function_that_is_cancelled_before_its_task_takes_a_step_is_driven_to_its_end(
+    url: str, tmp_path: Path
+) -> None:
+    """Its task runs no code, so nothing in it can say that it is over; the turn that the cancel made is begun."""
+    registry, world = farm(tmp_path)
+    async with engine_on(url, registry, **SLEEPY) as engine, engine.worker(concurrency=1) as worker:
+        for _ in range(3):
+            handle = await engine.start(world["waiting"])
+            assert await handle.cancel()
+            with pytest.raises(hf.RunCancelled):
+                await handle.result(timeout=10)
+        await until(lambda: worker.free == 1, "its slot is free")
+        await assert_sound(engine)
+
+
 async def test_i10_force_ends_a_function_that_will_not(url: str, tmp_path: Path) -> None:
     """I10: a graceful cancel it may survive, force is one transaction."""
     registry, world = farm(tmp_path)
