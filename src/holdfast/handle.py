@@ -61,7 +61,7 @@ from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
 from holdfast.models.state_code import GRAPH
 from holdfast.querying import answer_query
-from holdfast.runtime.definitions import known_exception
+from holdfast.runtime.exception_classes import known_exception
 from holdfast.start_options import checked_text
 
 if TYPE_CHECKING:

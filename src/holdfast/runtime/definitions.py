@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +33,6 @@ if TYPE_CHECKING:
     from holdfast.authoring.state_code import BoundGraph
     from holdfast.core.flow_graph import FlowGraph
     from holdfast.models.state_memory import StateMemory
-
-
-def known_exception(qualified: str) -> type[BaseException] | None:
-    """An exception class by its qualified name, if its module is loaded: nothing is imported from stored data."""
-    module, _, name = qualified.rpartition(".")
-    found = getattr(sys.modules.get(module), name, None)
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
 
 
 CACHED_NODES = 400_000  # of stored graphs, all together

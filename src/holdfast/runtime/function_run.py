@@ -49,7 +49,7 @@ from holdfast.core.rows import CANCELLED, COMPLETED, Run
 from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
-from holdfast.runtime.definitions import known_exception
+from holdfast.runtime.exception_classes import known_exception
 from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
