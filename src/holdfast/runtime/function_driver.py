@@ -32,11 +32,13 @@ from holdfast.core.function_operations import (
     CONTINUED,
     ENTRY_KINDS,
     PATCH,
+    ROLLBACKS,
     ContinueAs,
     Numbered,
     Stepped,
     TakeTurn,
     entry_of,
+    rollbacks_of,
 )
 from holdfast.core.operations import (
     RECORDED,
@@ -309,7 +311,14 @@ class FunctionDriver:
         if ended.continued is not None:
             workflow, data, codec = ended.continued
             settled: Settled = await self._coordinator.submit(
-                ContinueAs(**key, known=function.known, workflow=workflow, input=data, codec=codec)
+                ContinueAs(
+                    **key,
+                    known=function.known,
+                    workflow=workflow,
+                    input=data,
+                    codec=codec,
+                    rollbacks=ended.rollbacks,
+                )
             )
             return settled if settled.verdict == STALE else None
         if ended.error is None or ended.cancelled:
@@ -347,7 +356,9 @@ async def begun(
     stored = await stored_requests(store, run) if run.remaining or run.active > 1 else {}
     # What was waited for when the turn was leased may have been answered since, by the first entry that there is.
     recorded = run.entries or run.remaining or run.active > 1
-    rows = await store.history(run.id, run.base - 1) if recorded else []
+    rows = await store.history(run.id, max(run.base - 2, 0)) if recorded else []
+    before = rows[0] if rows and rows[0].sequence < run.base else None
+    rows = rows if before is None else rows[1:]
     if run.base and rows and rows[0].kind == CONTINUED:
         entry = entry_of(rows[0].data)
         name, data, codec, at = entry.name, entry.value or b"", entry.codec, rows[0].at
@@ -361,6 +372,8 @@ async def begun(
     entries = _entries(row for row in rows if row.sequence > run.base) if rows else []
     if entries and (other := another_python(run)) is not None:
         log.warning("run %s of %s: %s", run.id, run.workflow, other, extra={"run": run.id, "workflow": run.workflow})
+    if before is not None and before.kind == ROLLBACKS:
+        function.inherit(rollbacks_of(entry_of(before.data)))
     function.replay(_patches(entries), stored, behind=bool(entries))
     try:
         function.begin(args, kwargs, entries)

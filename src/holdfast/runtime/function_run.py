@@ -32,6 +32,7 @@ from holdfast.authoring.function_calls import (
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registered, Registry
 from holdfast.core.codec import (
+    MAX_INT,
     Codecs,
     ErrorRecord,
     decode_error,
@@ -44,7 +45,18 @@ from holdfast.core.codec import (
 )
 from holdfast.core.errors import NonDeterminism, PayloadRefused, RunCancelled, RunFailed, UsageError
 from holdfast.core.function_operations import CANCEL as CANCEL_ENTRY
-from holdfast.core.function_operations import ENDED_RUN, EVENT, FAILURE, PATCH, RESULT, TIMER, Entry, Numbered, Sent
+from holdfast.core.function_operations import (
+    ENDED_RUN,
+    EVENT,
+    FAILURE,
+    PATCH,
+    RESULT,
+    TIMER,
+    Entry,
+    Numbered,
+    Rollback,
+    Sent,
+)
 from holdfast.core.rows import CANCELLED, COMPLETED, Run
 from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
@@ -55,6 +67,7 @@ from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
 from holdfast.runtime.run_loop import RunLoop
 from holdfast.runtime.run_mismatch import waits_for_something_else
+from holdfast.runtime.run_seeds import seed_of
 from holdfast.runtime.run_watchdog import RunWatchdog
 
 # A request that the store knows of and that has no answer yet: its name and digest.
@@ -89,6 +102,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     cause: int = 0  # the entry of a failed call, if the function ended with it and did nothing more
     cancelled: bool = False
     continued: tuple[str, bytes, str] | None = None
+    rollbacks: tuple[Rollback, ...] = ()  # that it leaves to the call that it goes on as
 
 
 class RefusedEvent(msgspec.Struct, frozen=True, eq=False):
@@ -158,6 +172,7 @@ class LiveFunction:
         self.cancelled_at = 0  # the entry that told it of a cancel
         self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
+        self.loop.seed = seed_of(run.id, run.base)
         self.news = News()
         self._outer: asyncio.AbstractEventLoop | None = None  # of its driver
         self.running = _NOTHING_RUNNING  # calls that are in flight in this process, by address
@@ -174,7 +189,7 @@ class LiveFunction:
         self._workflow = workflow
         self._codecs = codecs
         self._failed_at = 0
-        self._rollbacks: list[ActionCall] | None = None
+        self._rollbacks: list[ActionCall | Rollback] | None = None
         self._patches = _NO_NAMES
         self.new_patches: Sequence[str] = ()  # asked for, and not yet recorded
         self._asked_unpatched = _NO_NAMES
@@ -232,9 +247,23 @@ class LiveFunction:
         while self._rollbacks:
             undo = self._rollbacks.pop()
             try:
-                await self.call(undo)
+                await self.call(self._undoing(undo) if isinstance(undo, Rollback) else undo)
             except Exception as error:
                 cause.add_note(f"its rollback {undo.name} failed: {type(error).__name__}: {error}")
+
+    def inherit(self, rollbacks: Sequence[Rollback]) -> None:
+        """What was registered before the run went on as this call is undone with it, and after what this one does."""
+        self._rollbacks = list(rollbacks)
+
+    def _undoing(self, undo: Rollback) -> ActionCall:
+        action = self.registry.action(undo.name)
+        return ActionCall(action, *action.call.decode_call(undo.input, undo.codec, codecs=self._codecs))
+
+    def _left_behind(self, undo: ActionCall | Rollback) -> Rollback:
+        if isinstance(undo, Rollback):
+            return undo
+        data = undo.encoded(limit=MAX_INT, codecs=self._codecs)
+        return Rollback(name=undo.name, input=data, codec=self._codecs.default.tag)
 
     def deliver(self, entries: Sequence[Numbered]) -> None:
         """Let entries in, one by one, in order."""
@@ -463,7 +492,8 @@ class LiveFunction:
         if isinstance(error, ContinueRequested):
             target = error.workflow
             data = target.call.encode_call(error.call_args, error.call_kwargs, limit=limit, codecs=self._codecs)
-            return Ended(continued=(target.name, data, self._codecs.default.tag))
+            rollbacks = tuple(map(self._left_behind, self._rollbacks or ()))
+            return Ended(continued=(target.name, data, self._codecs.default.tag), rollbacks=rollbacks)
         if isinstance(error, asyncio.CancelledError):
             return Ended(error=error, cancelled=True)
         if error is not None:
