@@ -390,6 +390,31 @@ async def test_i10_children_are_cancelled_with_their_parent_unless_they_are_deta
         await assert_sound(engine)
 
 
+async def test_i10_what_is_told_of_a_child_that_was_cancelled_names_its_run_and_its_workflow(url: str) -> None:
+    registry = hf.Registry()
+
+    @hf.workflow(registry=registry)
+    async def child() -> None:
+        await hf.wait_for("never")
+
+    @hf.workflow(registry=registry)
+    async def parent() -> str:
+        started = await hf.start_child(child)
+        hf.expose("child", lambda: started.id)
+        try:
+            await started.result()
+        except hf.RunCancelled as cancelled:
+            return cancelled.message
+        return "it ended"
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(parent)
+        await is_now(handle, "suspended")
+        run = await handle.query("child")
+        await engine.get(run).cancel()
+        assert await handle.result(timeout=10) == f"child run {run} of child was cancelled"
+
+
 @pytest.mark.parametrize("force", [False, True])
 async def test_i1_i10_what_a_call_returns_after_its_run_was_cancelled_is_stale(
     url: str, tmp_path: Path, force: bool

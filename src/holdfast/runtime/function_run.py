@@ -370,7 +370,8 @@ class LiveFunction:
             case ChildCall() if entry.kind != ENDED_RUN:
                 return (data or b"").decode()
             case ChildCall() | ChildResult():
-                return self._child_result(request.name, _decode_end(data or b""), request.result_codec)
+                name = request.name if isinstance(request, ChildCall) else request.workflow
+                return self._child_result(name, _decode_end(data or b""), request.result_codec)
             case Wait() if entry.kind == EVENT:
                 return request.received(
                     entry.event, data or b"null", codec, id=entry.source, at_us=at, codecs=self._codecs
