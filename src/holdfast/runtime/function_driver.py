@@ -202,7 +202,7 @@ class FunctionDriver:
                 await self._say(function, work, step, park=False)
                 continue
             if function.loop.done:
-                return await self._end(function, work)
+                return await self._end(function, work, leased_at)
             if function.new_patches:
                 # Which path the code takes is recorded before anything on it is started.
                 await self._say(function, work, Step(), park=False)
@@ -305,7 +305,7 @@ class FunctionDriver:
 
     # -- the end of a turn
 
-    async def _end(self, function: LiveFunction, work: Work) -> Settled | None:
+    async def _end(self, function: LiveFunction, work: Work, leased_at: int) -> Settled | None:
         ended: Ended = function.ended(self._calls.payload_limit_bytes)
         key: dict[str, Any] = {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
         if ended.continued is not None:
@@ -327,7 +327,19 @@ class FunctionDriver:
                 function.evict()
             settled = await submitted
             return settled
+        if work.attempt > 1 and not ended.cause and function.known <= leased_at:
+            self._warn_of_repetition(function, ended.error)
         return await self._fail(work, ended.error, ended.cause)
+
+    def _warn_of_repetition(self, function: LiveFunction, error: BaseException) -> None:
+        """Whoever had it tried again believes that something was: a retry forgets no failure that was acted upon."""
+        told = (
+            "it failed as before, and nothing was called again: what its code did after a failure, in an except, a "
+            "finally or a rollback, is recorded and stays. Fix: change the code, or start the run anew"
+        )
+        error.add_note(told)
+        name = (function.run_id, function.workflow_name)
+        log.warning("run %s of %s was tried again: %s", *name, told, extra={"run": function.run_id})
 
     async def _fail(self, work: Work, error: BaseException, cause: int = 0) -> Settled:
         record = encode_error(error)

@@ -80,6 +80,7 @@ _NOTHING_STORED: Final[dict[str, StoredRequest]] = {}  # never written to, nor a
 _NOTHING_RUNNING: Final[dict[str, asyncio.Task[None]]] = {}
 _NOTHING_OPENED: Final[set[str]] = set()
 _NO_DEADLINES: Final[dict[str, int]] = {}
+_FAILURES: Final = frozenset({FAILURE, ENDED_RUN})  # kinds of entries that may be some
 _NOTHING_REFUSED: Final[dict[int, RefusedEvent]] = {}
 _NOTHING_EXPOSED: Final[dict[str, Callable[[], Any]]] = {}
 _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
@@ -99,7 +100,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     result: bytes | None = None
     error: BaseException | None = None
-    cause: int = 0  # the entry of a failed call, if the function ended with it and did nothing more
+    cause: int = 0  # the entry of a failed call or child, if the function ended with it and did nothing more
     cancelled: bool = False
     continued: tuple[str, bytes, str] | None = None
     rollbacks: tuple[Rollback, ...] = ()  # that it leaves to the call that it goes on as
@@ -148,7 +149,7 @@ class LiveFunction:
     """A function that is driven here, or waits here for its next turn. Implements `FunctionRun` for its code."""
 
     __slots__ = (
-        "_asked_unpatched", "_behind", "_codecs", "_failed_at", "_outer", "_patches", "_rollbacks",
+        "_asked_unpatched", "_behind", "_codecs", "_ended_by", "_outer", "_patches", "_rollbacks",
         "_stored", "_workflow", "base", "cancelled_at", "deadlines", "exposed", "given_up", "in_table", "known",
         "long_from", "loop", "new_patches", "news", "opened", "outcomes", "refused", "registry", "run_id", "running",
         "unread", "workflow_name",
@@ -188,7 +189,7 @@ class LiveFunction:
         self.unread: Sequence[int] = ()  # events that came for such a wait, by sequence: they are for the next one
         self._workflow = workflow
         self._codecs = codecs
-        self._failed_at = 0
+        self._ended_by = 0
         self._rollbacks: list[ActionCall | Rollback] | None = None
         self._patches = _NO_NAMES
         self.new_patches: Sequence[str] = ()  # asked for, and not yet recorded
@@ -274,8 +275,10 @@ class LiveFunction:
             if self._stored:
                 self._stored.pop(numbered.entry.address, None)
             sequence = numbered.sequence
-            self._failed_at = sequence if numbered.entry.kind == FAILURE else 0
+            may_end_it = numbered.entry.kind in _FAILURES and not self.loop.done
             self._deliver(numbered)
+            if may_end_it and self.loop.done:
+                self._ended_by = sequence
             if sequence > self.known:
                 self.known = sequence
 
@@ -498,7 +501,7 @@ class LiveFunction:
         if isinstance(error, asyncio.CancelledError):
             return Ended(error=error, cancelled=True)
         if error is not None:
-            return Ended(error=error, cause=self._failed_at)
+            return Ended(error=error, cause=self._ended_by)
         try:
             result = encode_stored_result(self._workflow.call, self._codecs, limit, outcome.value)
         except Exception as refused:
