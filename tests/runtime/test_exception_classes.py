@@ -58,6 +58,15 @@ def test_nothing_is_imported_because_a_record_names_it() -> None:
     assert "wave" not in sys.modules
 
 
+def test_a_module_that_imports_what_it_is_asked_for_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy = types.ModuleType("lazy")
+    asked: list[str] = []
+    lazy.__getattr__ = asked.append  # type: ignore[method-assign,assignment]
+    monkeypatch.setitem(sys.modules, "lazy", lazy)
+    assert known_exception("lazy.Declined") is None
+    assert asked == []
+
+
 def test_a_class_of_a_main_program_is_found_in_the_module_that_defines_its_workflows() -> None:
     """A module that only has the class by import, or defines nothing of ours, was not that program."""
 

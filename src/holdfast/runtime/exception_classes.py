@@ -33,8 +33,8 @@ def _loaded(qualified: str) -> type[BaseException] | None:
     for end in range(len(parts) - 1, 0, -1):
         found: object = sys.modules.get(".".join(parts[:end]))
         if found is not None:
-            for name in parts[end:]:
-                found = getattr(found, name, None)
+            for name in parts[end:]:  # not with getattr: a module may import what it is asked for
+                found = getattr(found, "__dict__", {}).get(name)
             return found if isinstance(found, type) and issubclass(found, BaseException) else None
     return None
 
