@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
+from holdfast.core.function_operations import Entry
 from tests.worker.support import assert_sound, engine_on, until
 
 
@@ -44,6 +45,29 @@ async def test_i56_every_call_that_a_run_goes_on_as_draws_other_numbers_and_the_
             await handle.result(timeout=20)
     assert len({id for id, _ in first}) == len({number for _, number in first}) == 3
     assert drawn == [*first, first[-1]]
+
+
+async def test_i56_a_call_that_an_older_version_has_begun_draws_on_as_it_did(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older versions wrote no seed, and drew the same in every call: a replay must find what was drawn then."""
+
+    def as_before(**fields: Any) -> Entry:
+        return Entry(**fields | ({"digest": ""} if fields["kind"] == "continued" else {}))
+
+    monkeypatch.setattr("holdfast.models.function_operations.Entry", as_before)
+    registry, drawn = hf.Registry(), list[str]()
+
+    @hf.workflow(registry=registry)
+    async def draws(left: int) -> None:
+        drawn.append(str(hf.uuid4()))
+        if left:
+            hf.continue_as(draws, left - 1)
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        await engine.run(draws, 2, timeout=20)
+    assert len(drawn) == 3
+    assert len(set(drawn)) == 1
 
 
 @pytest.mark.parametrize("end", ["fails", "is cancelled"])

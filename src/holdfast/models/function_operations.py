@@ -330,7 +330,15 @@ class FunctionOperations:
         if op.rollbacks:
             names = ", ".join(each.name for each in op.rollbacks)
             run = append(view, run, Entry(address="", kind=ROLLBACKS, name=names, value=rollback_bytes(op.rollbacks)))
-        run = append(view, run, Entry(address="", kind=CONTINUED, name=op.workflow, value=op.input, codec=op.codec))
+        began = Entry(
+            address="",
+            kind=CONTINUED,
+            name=op.workflow,
+            digest=f"{run.id}|{run.entries + 1}",  # I56: what its chance depends on; older versions left it empty
+            value=op.input,
+            codec=op.codec,
+        )
+        run = append(view, run, began)
         run = replace(run, base=run.entries)
         for work in view.find(OpenWork(run.id)) if run.active > 1 else ():  # calls that nobody waits for any more
             if work.kind == CALL:

@@ -363,7 +363,7 @@ async def begun(
 ) -> LiveFunction:
     """The function of a run with everything delivered that is recorded since it began, or went on as another call."""
     # A run may have been started for a later time, or paused: to its code, time begins when it does.
-    name, data, codec, at = run.workflow, run.input, run.codec, run.started or run.created
+    name, data, codec, at, seed = run.workflow, run.input, run.codec, run.started or run.created, run.id
     # Before the history, so that each is answered there or still open.
     stored = await stored_requests(store, run) if run.remaining or run.active > 1 else {}
     # What was waited for when the turn was leased may have been answered since, by the first entry that there is.
@@ -374,12 +374,14 @@ async def begun(
     if run.base and rows and rows[0].kind == CONTINUED:
         entry = entry_of(rows[0].data)
         name, data, codec, at = entry.name, entry.value or b"", entry.codec, rows[0].at
+        seed = entry.digest or seed  # it must not draw again what the call before it drew
     found = definitions.thing(name)
     if not isinstance(found, Workflow):
         raise MissingJob(f"workflow {name} is not registered here", hint="import its module in this worker")
     from holdfast.runtime.function_run import LiveFunction  # with a loop of its own, for those who have functions
 
     function = LiveFunction(run, found, definitions.registry, codecs=codecs, now_us=at, watchdog=watchdog)
+    function.loop.seed = seed
     args, kwargs = found.call.decode_call(data, codec, codecs=codecs)
     entries = _entries(row for row in rows if row.sequence > run.base) if rows else []
     if entries and (other := another_python(run)) is not None:

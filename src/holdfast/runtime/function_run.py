@@ -67,7 +67,6 @@ from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
 from holdfast.runtime.run_loop import RunLoop
 from holdfast.runtime.run_mismatch import waits_for_something_else
-from holdfast.runtime.run_seeds import seed_of
 from holdfast.runtime.run_watchdog import RunWatchdog
 
 # A request that the store knows of and that has no answer yet: its name and digest.
@@ -173,7 +172,6 @@ class LiveFunction:
         self.cancelled_at = 0  # the entry that told it of a cancel
         self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
-        self.loop.seed = seed_of(run.id, run.base)
         self.news = News()
         self._outer: asyncio.AbstractEventLoop | None = None  # of its driver
         self.running = _NOTHING_RUNNING  # calls that are in flight in this process, by address

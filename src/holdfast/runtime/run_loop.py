@@ -99,7 +99,7 @@ class RunLoop(DurableOnly):
     """Runs one durable function, moved by entries of its history only. Not for more than one thread at a time."""
 
     def __init__(self, run_id: str, *, now_us: int, quota: int = 100_000, watchdog: RunWatchdog | None = None) -> None:
-        self.run_id = self.seed = run_id
+        self.run_id = self.seed = run_id  # a later call of the run draws from another seed
         self.now_us = now_us
         self.quota = quota
         self.main: RunTask | None = None

@@ -16,11 +16,6 @@ def first_mark(run_id: str, purpose: str) -> int:
     return int(hashed("mark", purpose, run_id), 16) >> (256 - _MARK_BITS)
 
 
-def seed_of(run_id: str, base: int) -> str:
-    """Return what a run's chance depends on: after `continue_as` it must not begin again with what it drew before."""
-    return f"{run_id}|{base}" if base else run_id
-
-
 def generator_of(seed: str, branch: Branch) -> random.Random:
     """Return the branch's one generator: asking for it again goes on where the branch left off."""
     if branch.generator is None:
