@@ -7,9 +7,9 @@ one of a main program, whose module has another name where something else import
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
-from pathlib import PurePath
 
 from holdfast.authoring.registry import MAIN_MODULES, defining_modules
 
@@ -68,7 +68,7 @@ def _other_names(qualified: str) -> Iterator[str]:
         return
     main = sys.modules.get("__main__")
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    own = PurePath(file).stem if spec is None and file else getattr(spec, "name", None)
+    own = inspect.getmodulename(file) if spec is None and file else getattr(spec, "name", None)
     _, met, name = f".{qualified}".partition(f".{own}.")
     if met:
         yield f"__main__.{name}"
