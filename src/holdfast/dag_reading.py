@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,15 @@ from holdfast.core.graph import Graph, Node, known_names
 from holdfast.core.ids import ancestry_hash, parents_hash
 from holdfast.core.rows import SATISFIED, History, Run, Work
 from holdfast.runtime.definitions import RegistryDefinitions
+
+# What a run may be that has no DAG, and where to look instead.
+OTHER_MODELS: Final[Mapping[str, tuple[str, str]]] = {
+    "graph": ("a state graph", "`holdfast graph RUN` draws it, `holdfast checkpoints RUN` shows its steps"),
+    "flow": ("a flow", "`holdfast graph RUN` draws it with its states; its code has it as `.graph`"),
+    "function": ("a function", "it has no graph: `holdfast show RUN` and `handle.history()` show what it did"),
+    "decider": ("an instance of a decider", "`holdfast show RUN` shows its state and `holdfast stream` its events"),
+    "projection": ("a projection", "`holdfast projections` shows where it stands"),
+}
 
 
 class AncestryReport(msgspec.Struct, frozen=True, kw_only=True):

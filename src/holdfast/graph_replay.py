@@ -29,8 +29,8 @@ from holdfast.graph_reading import LATEST, PAGE, code_of_run
 from holdfast.models.state_graph import recording_attempt
 from holdfast.models.state_memory import Known, put_together
 from holdfast.models.state_routing import next_items
+from holdfast.runtime.exception_classes import known_exception
 from holdfast.runtime.known_calls import KnownCalls
-from holdfast.runtime.loaded import known_exception
 from holdfast.runtime.recorded_calls import CallCoding, coding_of
 
 if TYPE_CHECKING:

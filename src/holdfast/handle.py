@@ -57,13 +57,13 @@ from holdfast.core.rows import (
 )
 from holdfast.core.state_operations import AnswerPerson
 from holdfast.core.stored import moment, undecided
-from holdfast.dag_reading import AncestryReport, check_ancestry, check_code, rewired_nodes
+from holdfast.dag_reading import OTHER_MODELS, AncestryReport, check_ancestry, check_code, rewired_nodes
 from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
 from holdfast.models.flow_code import FLOW
 from holdfast.models.state_code import GRAPH
 from holdfast.querying import answer_query
-from holdfast.runtime.loaded import known_exception
+from holdfast.runtime.exception_classes import known_exception
 from holdfast.start_options import checked_node, checked_text
 
 if TYPE_CHECKING:
@@ -361,15 +361,14 @@ class Handle(Generic[R]):
         """The graph that this run follows now."""
         row = await self._row()
         graph = await self._engine.definitions.load(self._engine.store, row)
-        if row.model == GRAPH:
+        if row.model in OTHER_MODELS:
+            kind, instead = OTHER_MODELS[row.model]
             raise DagError(
-                f"run {self.id} of {row.workflow} is a state graph, and no DAG",
-                hint=f"`holdfast graph {self.id}` draws it, `holdfast checkpoints {self.id}` shows its steps",
+                f"run {self.id} of {row.workflow} is {kind}, and no DAG", hint=instead.replace("RUN", self.id)
             )
         if graph is None:
             raise DagError(
-                f"workflow {row.workflow} of run {self.id} is not known here, or is no DAG",
-                hint="import the module that defines it",
+                f"workflow {row.workflow} of run {self.id} is not known here", hint="import the module that defines it"
             )
         return graph
 

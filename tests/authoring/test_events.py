@@ -91,6 +91,19 @@ def test_i15_a_line_that_was_changed_and_reloaded_replaces_its_event() -> None:
     assert registry.events["approved"].type is int
 
 
+@pytest.mark.parametrize(
+    "twice",
+    [
+        'hf.event("approved", str, registry=registry); hf.event("approved", int, registry=registry)',
+        'for kind in (str, int): hf.event("approved", kind, registry=registry)',
+    ],
+)
+def test_i15_two_definitions_in_one_line_are_no_reload(twice: str) -> None:
+    registry = hf.Registry()
+    with pytest.raises(hf.UsageError, match=r"as str, .*people.py:1.* and as int, .*people.py:1"):
+        defined_in("app.people", "people.py", twice, registry)
+
+
 def test_i15_a_program_that_is_also_imported_by_its_name_is_one_definition() -> None:
     registry = hf.Registry()
     defined_in("__main__", "people.py", WITH_A_CLASS, registry)

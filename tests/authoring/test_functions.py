@@ -343,3 +343,23 @@ async def test_the_code_of_a_workflow_is_no_node_that_could_be_skipped() -> None
         for verb in ("skip", "pause", "cancel", "reattempt", "finish"):
             with pytest.raises(hf.UsageError, match=r"onboard said what should become of a node.*in an action"):
                 getattr(hf.current(), verb)()
+
+
+async def test_i10_outside_a_run_what_was_registered_before_continue_as_is_undone_too() -> None:
+    """A plain call does what the run would do."""
+    registry, undone = hf.Registry(), list[int]()
+
+    @hf.action(registry=registry)
+    async def undo(number: int) -> None:
+        undone.append(number)
+
+    @hf.workflow(registry=registry)
+    async def books(left: int) -> None:
+        hf.on_rollback(undo, left)
+        if left:
+            hf.continue_as(books, left - 1)
+        raise LookupError("no room")
+
+    with pytest.raises(LookupError):
+        await books(2)
+    assert undone == [0, 1, 2]

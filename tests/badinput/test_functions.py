@@ -191,6 +191,17 @@ async def test_i12_an_id_is_the_senders_own_within_one_run_or_name(url: str, wor
         assert [len(events) for events in stored] == [1, 1, 1]
 
 
+async def test_i12_an_empty_id_is_refused_and_not_taken_for_none(url: str, world: World) -> None:
+    """Its sender believes that a repetition is noticed."""
+    async with world.engine(url) as engine:
+        run = await engine.start(world.waits)
+        async with nothing_written(engine):
+            with refused(hf.UsageError, "id is empty"):
+                await engine.send("later", 1, to=run, id="")
+            with refused(hf.UsageError, "id is empty"):
+                await engine.broadcast("later", 1, id="")
+
+
 async def test_i51_very_many_events_for_one_run_are_taken_one_by_one_without_reading_the_others(
     url: str, world: World
 ) -> None:

@@ -7,9 +7,11 @@ import asyncio
 import datetime
 from typing import Any
 
+import holdfast as hf
 from tests.flows.actions import Order, add, double, make_order
 
 SETTINGS = {"limit": 3}
+LOCK = asyncio.Lock()
 
 
 def helper(x: int) -> int:
@@ -146,3 +148,47 @@ async def changes_items_of_a_slice(rows: list[list[int]]) -> list[list[int]]:
 
 async def awaits_in_a_generator(items: list[int]) -> int:
     return sum(await add(x) for x in items)
+
+
+async def exposes_a_value(n: int) -> int:
+    hf.expose("progress", lambda: n)
+    return await add(n)
+
+
+async def registers_a_rollback(n: int) -> int:
+    hf.on_rollback(add, n)
+    return await add(n)
+
+
+async def continues_as_another(n: int) -> int:
+    await add(n)
+    hf.continue_as(add, n)
+
+
+async def sends_an_event(n: int) -> int:
+    await hf.send("done", n, to="another run")
+    return n
+
+
+async def starts_a_child(n: int) -> Any:
+    return await hf.start_child(add, n)
+
+
+async def draws_a_number(n: int) -> float:
+    dice = hf.rng()
+    return await add(dice.randint(1, n))
+
+
+async def makes_a_task(n: int) -> int:
+    task = asyncio.create_task(add(n))
+    return await task
+
+
+async def takes_a_lock(n: int) -> int:
+    async with LOCK:
+        return await add(n)
+
+
+async def holds_half_a_character(n: int) -> str:
+    await add(n)
+    return "\ud800"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +53,61 @@ def test_i24_every_message_has_file_line_caret_reason_and_fix() -> None:
         source = inspect.getsource(mistakes).splitlines()[int(line) - 1].strip()
         assert lines[2].strip() == source
         assert ". Fix: " in message
+
+
+async def yields(n: int) -> AsyncIterator[int]:
+    yield n
+
+
+def plain(n: int) -> int:
+    return n
+
+
+class Shop:
+    async def sells(self, n: int) -> int:
+        return n
+
+
+@pytest.mark.parametrize(
+    ("function", "construct", "line"),
+    [(yields, "`yield`", 1), (plain, "a plain def", 0), (Shop.sells, "the parameter `self`", 0)],
+)
+def test_i24_functions_of_another_kind_are_refused_with_file_and_line_too(
+    function: Callable[..., Any], construct: str, line: int
+) -> None:
+    with pytest.raises(FlowNotSupported) as refused:
+        flow(registry=Registry())(function)
+    told = str(refused.value).splitlines()
+    assert told[0] == f"flow {function.__name__} can't be compiled: {construct} is not supported here"
+    assert told[1] == f'  File "{__file__}", line {function.__code__.co_firstlineno + line}'
+    assert set(told[3].strip()) == {"^"}
+
+
+def test_i24_a_lambda_is_refused_with_file_and_line() -> None:
+    made = lambda n: n  # noqa: E731
+    with pytest.raises(FlowNotSupported, match=f'File "{__file__}", line {made.__code__.co_firstlineno}'):
+        flow(registry=Registry())(made)
+
+
+HALF = "\ud800"
+
+
+async def names_half_a_character() -> str:
+    return HALF
+
+
+async def has_half_a_character(text: str = HALF) -> str:
+    return text
+
+
+async def sorts_halves(text: str) -> bool:
+    return text in {"\ud800"}
+
+
+@pytest.mark.parametrize("function", [names_half_a_character, has_half_a_character, sorts_halves])
+def test_i24_texts_that_cannot_be_stored_are_refused_wherever_they_are(function: Callable[..., Any]) -> None:
+    with pytest.raises(FlowNotSupported, match=f'File "{__file__}", line '):
+        flow(registry=Registry())(function)
 
 
 def test_i24_the_table_decides_about_every_class_of_the_syntax_tree() -> None:

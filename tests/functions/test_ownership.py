@@ -337,6 +337,21 @@ async def test_i10_a_cancelled_function_runs_finally_and_its_rollbacks_in_revers
         await assert_sound(engine)
 
 
+async def test_g9_i10_a_function_that_is_cancelled_before_its_task_takes_a_step_is_driven_to_its_end(
+    url: str, tmp_path: Path
+) -> None:
+    """Its task runs no code, so nothing in it can say that it is over; the turn that the cancel made is begun."""
+    registry, world = farm(tmp_path)
+    async with engine_on(url, registry, **SLEEPY) as engine, engine.worker(concurrency=1) as worker:
+        for _ in range(3):
+            handle = await engine.start(world["waiting"])
+            assert await handle.cancel()
+            with pytest.raises(hf.RunCancelled):
+                await handle.result(timeout=10)
+        await until(lambda: worker.free == 1, "its slot is free")
+        await assert_sound(engine)
+
+
 async def test_i10_force_ends_a_function_that_will_not(url: str, tmp_path: Path) -> None:
     """I10: a graceful cancel it may survive, force is one transaction."""
     registry, world = farm(tmp_path)
@@ -387,6 +402,31 @@ async def test_i10_children_are_cancelled_with_their_parent_unless_they_are_deta
         await until(all_ended, "the child that was awaited is cancelled too")
         assert await kept.status() == "suspended"
         await assert_sound(engine)
+
+
+async def test_i10_what_is_told_of_a_child_that_was_cancelled_names_its_run_and_its_workflow(url: str) -> None:
+    registry = hf.Registry()
+
+    @hf.workflow(registry=registry)
+    async def child() -> None:
+        await hf.wait_for("never")
+
+    @hf.workflow(registry=registry)
+    async def parent() -> str:
+        started = await hf.start_child(child)
+        hf.expose("child", lambda: started.id)
+        try:
+            await started.result()
+        except hf.RunCancelled as cancelled:
+            return cancelled.message
+        return "it ended"
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(parent)
+        await is_now(handle, "suspended")
+        run = await handle.query("child")
+        await engine.get(run).cancel()
+        assert await handle.result(timeout=10) == f"child run {run} of child was cancelled"
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -71,6 +73,178 @@ async def test_i11_a_failure_that_the_function_acted_upon_stays_in_its_history(s
             await handle.retry()
         with pytest.raises(hf.RunFailed):
             await handle.result(timeout=10)
+        await assert_sound(engine)
+
+
+class Shop:
+    """Actions that fail while the line is down, and what was called."""
+
+    def __init__(self) -> None:
+        self.registry, self.calls, self.is_down = hf.Registry(), list[str](), True
+
+        @hf.action(registry=self.registry)
+        async def charge(card: str) -> str:
+            self.calls.append(f"charge {card}")
+            if self.is_down:
+                raise ConnectionError(f"the line is down for {card}")
+            return card
+
+        @hf.action(registry=self.registry, queue="elsewhere", retry=hf.Retry(attempts=2, base=0.01))
+        async def charge_elsewhere(card: str) -> str:
+            return await charge.fn(card)
+
+        @hf.action(registry=self.registry)
+        async def note(word: str) -> str:
+            self.calls.append(f"note {word}")
+            return word
+
+        self.charge, self.charge_elsewhere, self.note = charge, charge_elsewhere, note
+
+    async def try_twice(self, url: str, workflow: Any) -> tuple[Any, list[str]]:
+        """What a run gives that failed while the line was down, and what was called after it was tried again."""
+        async with engine_on(url, self.registry) as engine, engine.worker(queues=["default", "elsewhere"]):
+            handle = await engine.start(workflow)
+            for time in range(2):  # the second failure is as good as the first
+                with pytest.raises(hf.RunFailed, match="the line is down"):
+                    await handle.result(timeout=10)
+                self.calls.clear()
+                self.is_down = time == 0
+                assert await handle.retry() == [workflow.name]
+            result = await handle.result(timeout=10)
+            await assert_sound(engine)
+            return result, sorted(self.calls)
+
+
+async def test_i11_of_calls_that_failed_beside_each_other_all_are_made_again(shared_url: str) -> None:
+    """The function ended with the first of them, and the others came in behind it."""
+    shop = Shop()
+
+    @hf.workflow(registry=shop.registry)
+    async def both() -> list[str]:
+        return await asyncio.gather(shop.charge("one"), shop.charge("two"), shop.charge_elsewhere("three"))
+
+    assert await shop.try_twice(shared_url, both) == (
+        ["one", "two", "three"],
+        ["charge one", "charge three", "charge two"],
+    )
+
+
+@pytest.mark.parametrize("first", ["result", "failure"])
+async def test_i11_a_result_that_was_recorded_beside_a_failure_is_kept(shared_url: str, first: str) -> None:
+    """It is not called again, whether it came in before the failure that ended the function or behind it."""
+    registry, calls = hf.Registry(), list[str]()
+    everybody, is_down = asyncio.Barrier(2), True
+
+    @hf.action(registry=registry)
+    async def result() -> str:
+        calls.append("result")
+        await everybody.wait()
+        return "one"
+
+    @hf.action(registry=registry)
+    async def failure() -> str:
+        calls.append("failure")
+        if is_down:
+            await everybody.wait()
+            raise ConnectionError("the line is down")
+        return "two"
+
+    @hf.workflow(registry=registry)
+    async def both() -> list[str]:
+        # Who comes last to the barrier passes it first.
+        called = [failure(), result()] if first == "result" else [result(), failure()]
+        return sorted(await asyncio.gather(*called))
+
+    async with engine_on(shared_url, registry) as engine, engine.worker():
+        handle = await engine.start(both)
+        with pytest.raises(hf.RunFailed, match="the line is down"):
+            await handle.result(timeout=10)
+        kinds = ["result", "failure"] if first == "result" else ["failure", "result"]
+        assert [entry.kind for entry in await handle.history()] == kinds
+        is_down = False
+        calls.clear()
+        assert await handle.retry() == ["both"]
+        assert await handle.result(timeout=10) == ["one", "two"]
+        assert calls == ["failure"]
+        await assert_sound(engine)
+
+
+async def test_i11_a_task_group_goes_on_whole(shared_url: str) -> None:
+    """What the failure had cancelled in it goes on to its end."""
+    shop = Shop()
+
+    @hf.workflow(registry=shop.registry)
+    async def group() -> list[str]:
+        async def slowly() -> str:
+            await hf.sleep(seconds=0.05)
+            return await shop.note("slowly")
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                made = [tasks.create_task(shop.charge("one")), tasks.create_task(slowly())]
+        except* ConnectionError as failures:
+            raise failures.exceptions[0]  # noqa: B904
+        return [task.result() for task in made]
+
+    result, calls = await shop.try_twice(shared_url, group)
+    assert result == ["one", "slowly"]
+    assert calls[0] == "charge one"  # the time may have come before, while the line was still down
+
+
+async def test_i11_a_parent_that_is_tried_again_looks_at_its_child_again(shared_url: str) -> None:
+    """I1: what it was told of a failure stays told until an operator has the parent itself tried again."""
+    shop = Shop()
+
+    @hf.workflow(registry=shop.registry)
+    async def child() -> str:
+        return await shop.charge("one")
+
+    @hf.workflow(registry=shop.registry)
+    async def parent() -> str:
+        return await child()
+
+    async with engine_on(shared_url, shop.registry) as engine, engine.worker():
+        handle = await engine.start(parent)
+        with pytest.raises(hf.RunFailed):
+            await handle.result(timeout=10)
+        await handle.retry()
+        with pytest.raises(hf.RunFailed, match="the line is down"):  # the child has failed, as before
+            await handle.result(timeout=10)
+        shop.is_down = False
+        (failed,) = await engine.find(workflow="child")
+        await engine.get(failed.id).retry()
+        assert await engine.get(failed.id).result(timeout=10) == "one"
+        assert await handle.status() == "failed"
+        await handle.retry()
+        assert await handle.result(timeout=10) == "one"
+        assert shop.calls == ["charge one", "charge one"]
+        await assert_sound(engine)
+
+
+async def test_i11_a_retry_that_calls_nothing_again_says_so(shared_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What the function did after the failure may have undone what it did before: it is not taken up in between."""
+    shop = Shop()
+
+    @hf.workflow(registry=shop.registry)
+    async def tidy() -> str:
+        try:
+            return await shop.charge("one")
+        finally:
+            await shop.note("unlocked")
+
+    async with engine_on(shared_url, shop.registry) as engine, engine.worker():
+        handle = await engine.start(tidy)
+        with pytest.raises(hf.RunFailed):
+            await handle.result(timeout=10)
+        assert "tried again" not in caplog.text
+        shop.is_down = False
+        await handle.retry()
+        with pytest.raises(hf.RunFailed, match="the line is down"):
+            await handle.result(timeout=10)
+        assert shop.calls == ["charge one", "note unlocked"]
+        assert "of tidy was tried again: it failed as before, and nothing was called again" in caplog.text
+        (row,) = await engine.store.runs([handle.id])
+        assert b"nothing was called again" in (row.error or b"")
         await assert_sound(engine)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 import holdfast as hf
 from tests.worker.support import engine_on
 from tests.worker.test_known_work import execute_sql
@@ -61,3 +63,28 @@ async def test_i27_the_exported_graph_is_structure_and_nothing_else(url: str) ->
     assert set(document["nodes"]["bottom"]) == {"name", "job", "method", "args", "depends_on", "policy"}
     assert document["nodes"]["bottom"]["depends_on"] == ["left", "right"]
     assert document["signature"] == graph.dag_signature()
+
+
+@pytest.mark.parametrize("model", ["a flow", "a function"])
+async def test_i28_a_run_that_is_no_dag_says_what_it_is_and_where_to_look(model: str) -> None:
+    """Its code is known here: to import it would help nobody."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def step() -> int:
+        return 1
+
+    @hf.flow(registry=registry)
+    async def flow() -> int:
+        return await step()
+
+    @hf.workflow(registry=registry)
+    async def function() -> int:
+        return await step()
+
+    async with engine_on("memory://", registry) as engine, engine.worker():
+        handle = await engine.start(flow if model == "a flow" else function)
+        await handle.result(timeout=20)
+        for ask in (handle.dag, handle.export_dag, handle.freeze_dag, handle.verify_ancestry, handle.mermaid):
+            with pytest.raises(hf.DagError, match=f"{handle.id} of .* is {model}, and no DAG.*holdfast .* {handle.id}"):
+                await ask()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args, overload
 
 from holdfast.authoring.conditions import Condition, Received, WaitParts
@@ -37,6 +37,7 @@ class Event(Condition[Received[T]], Generic[T]):
     expires: timedelta | None
     on_target_end: OnTargetEnd
     place: Place | None  # None: a plain name that nobody has defined
+    code: CodeType | None = None  # that defined it: a module which is reloaded has another one
 
     def __repr__(self) -> str:
         return f"<event {self.name}{'' if self.type is UNTYPED else f' of {display(self.type)}'}>"
@@ -59,7 +60,8 @@ class Event(Condition[Received[T]], Generic[T]):
             return True
         if self.place is None or other.place is None:
             return False
-        return self.place.same_definition(other.place) and self.place.line == other.place.line
+        same_line = self.place.same_definition(other.place) and self.place.line == other.place.line
+        return same_line and self.code is not other.code  # the same code has two definitions, if only in one line
 
     def add_to(self, parts: WaitParts) -> None:
         parts.add_event(self.name, self)
@@ -148,7 +150,8 @@ def event(
             f"on_target_end={on_target_end!r:.80} of {owner} is unknown",
             hint=known_names(str(on_target_end), TARGET_END_CHOICES),
         )
-    made: Event[Any] = Event(name, type, expires, on_target_end, _place_of(name, sys._getframe(1)))
+    frame = sys._getframe(1)
+    made: Event[Any] = Event(name, type, expires, on_target_end, _place_of(name, frame), frame.f_code)
     (default_registry if registry is None else registry).add_event(made)
     return made
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.authoring.actions import Action
+from holdfast.authoring.flow_advice import advice_for
 from holdfast.authoring.flow_building import FunctionFrame, Place, Stage
 from holdfast.authoring.flow_conditions import wait_arguments
 from holdfast.authoring.flow_constants import constant, is_scalar_hint, learn_hints
@@ -167,13 +168,8 @@ def _refuse_await(stage: Stage, call: ast.Call, found: Any, shown: str) -> typin
         stage.refuse(
             call, "`.options(…)` that is awaited", "it gives an action, not a result", f"write `await {shown}(…)(…)`"
         )
-    if found in (asyncio.wait_for, asyncio.wait, asyncio.create_task, asyncio.ensure_future, asyncio.shield):
-        stage.refuse(
-            call,
-            f"`{shown}`",
-            "tasks live in one process",
-            "use asyncio.gather for several calls, and timeout= of the action for a limit",
-        )
+    if (advice := advice_for(found)) is not None:
+        stage.refuse(call, f"`{shown}`", *advice)
     if inspect.iscoroutinefunction(found):
         stage.refuse(
             call,

@@ -39,6 +39,8 @@ _SCALARS = (bytes, datetime.datetime, datetime.date, datetime.time, datetime.tim
 def constant(value: Any, building: Building) -> Expression | None:
     """The expression of a value that can never change; None for one that can, or that a flow can't hold."""
     kind = type(value)
+    if kind is str and not _is_storable(value):
+        return None
     if value is None or kind is bool or kind is str or (kind is int and MIN_INT <= value <= MAX_INT):
         return ("const", value)
     if kind is float and value - value == 0:
@@ -60,9 +62,18 @@ def constant(value: Any, building: Building) -> Expression | None:
         return None
 
 
+def _is_storable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
+
+
 def _is_frozen_set(value: Any) -> bool:
     return type(value) is frozenset and all(
-        item is None or type(item) in (bool, int, float, str, bytes) for item in value
+        item is None or type(item) in (bool, int, float, bytes) or (type(item) is str and _is_storable(item))
+        for item in value
     )
 
 

@@ -62,6 +62,9 @@ def compile_iterable(stage: Stage, node: ast.expr, bound: Bound = frozenset()) -
 
 def _constant(stage: Stage, node: Any, bound: Bound) -> Expression:
     made = constant(node.value, stage.building)
+    if made is None and isinstance(node.value, str):
+        why = "half of a surrogate pair is no character, and can't be stored"
+        stage.refuse(node, f"`{ast.unparse(node)}`", why, "write the whole character, or use bytes")
     if made is None:
         stage.refuse(node, f"`{ast.unparse(node)}`", "it is not a value of a flow", "leave it out")
     return made

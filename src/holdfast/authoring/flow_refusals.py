@@ -145,6 +145,13 @@ SYNTAX: Final[dict[str, Refused | None]] = {
 
 def refuse_syntax(source: FlowSource) -> None:
     """FlowNotSupported at the first construct of the function that is never compiled."""
+    if isinstance(source.tree, ast.FunctionDef):
+        raise refusal(source, source.tree, "a plain def", "it can't await actions", "make it an async def")
+    first = [*source.tree.args.posonlyargs, *source.tree.args.args][:1]
+    if first and first[0].arg in ("self", "cls"):
+        why = "a flow is no method: there is no instance that it could be called on"
+        instead = "make it a function of its module and pass what it needs as arguments"
+        raise refusal(source, first[0], f"the parameter `{first[0].arg}`", why, instead)
     for statement in source.tree.body:
         for node in ast.walk(statement):
             name = type(node).__name__

@@ -25,7 +25,7 @@ class FlowSource:
 
     name: str
     file: str
-    tree: ast.AsyncFunctionDef
+    tree: ast.AsyncFunctionDef | ast.FunctionDef
     lines: tuple[str, ...]
     first_line: int
     namespace: Mapping[str, Any]
@@ -69,9 +69,13 @@ def read_source(function: Callable[..., Any]) -> FlowSource:
             f"the source of flow {name} can't be read: {trouble}",
             hint="define it with async def in a file; a flow is compiled from its text",
         ) from None
-    if not isinstance(definition, ast.AsyncFunctionDef):
-        kind = "lambda or a plain def" if not isinstance(definition, ast.FunctionDef) else "plain def"
-        raise FlowNotSupported(f"flow {name} is a {kind}, which can't await actions", hint="make it an async def")
+    if not isinstance(definition, ast.AsyncFunctionDef | ast.FunctionDef):
+        code = function.__code__
+        raise FlowNotSupported(
+            f"flow {name} can't be compiled: it is no function with a definition of its own\n"
+            f'  File "{code.co_filename}", line {code.co_firstlineno}',
+            hint="define it with async def in a file; a flow is compiled from its text",
+        )
     return FlowSource(
         name=function.__name__,
         file=inspect.getsourcefile(function) or function.__code__.co_filename,
@@ -109,7 +113,7 @@ def _namespace(function: Callable[..., Any]) -> Mapping[str, Any]:
     return found
 
 
-def _local_names(definition: ast.AsyncFunctionDef) -> frozenset[str]:
+def _local_names(definition: ast.AsyncFunctionDef | ast.FunctionDef) -> frozenset[str]:
     """Names that are variables of the function: parameters, and whatever is assigned outside of comprehensions."""
     names = {argument.arg for argument in ast.walk(definition.args) if isinstance(argument, ast.arg)}
     waiting: list[ast.AST] = list(definition.body)

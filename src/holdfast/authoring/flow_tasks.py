@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, Never, cast
 
+from holdfast.authoring.flow_advice import advice_for
 from holdfast.authoring.flow_awaits import Remote
 from holdfast.authoring.flow_building import Building, Stage
 from holdfast.authoring.flow_effects import has_effect
@@ -44,6 +45,10 @@ def tasks_as_results(source: FlowSource) -> None:
 def compile_task_group(stage: Stage, node: ast.AsyncWith) -> None:
     """The fork and the barrier of a task group; any other `async with` is refused."""
     if not _is_task_group(stage.source, node):
+        for opened in (item.context_expr for item in node.items):
+            called = opened.func if isinstance(opened, ast.Call) else opened
+            if (advice := advice_for(stage.source.object_named(called))) is not None:
+                stage.refuse(opened, f"`async with {ast.unparse(called)}(…)`", *advice)
         stage.refuse(
             node,
             "`async with`",

@@ -15,6 +15,7 @@ from typing import Any, Final, Never
 import msgspec
 
 from holdfast.authoring.actions import Action
+from holdfast.authoring.flow_advice import advice_for
 from holdfast.authoring.flow_building import Stage
 from holdfast.authoring.flow_constants import is_record_type, refer_to, type_references
 from holdfast.authoring.flow_expressions import compile_expression, compile_items, compile_iterable
@@ -241,6 +242,8 @@ def _refuse_call(stage: Stage, node: ast.Call, found: Any) -> Never:
             "a call that is not awaited is a promise, and promises can't be stored",
             f"write `await {shown}(…)`, or several of them inside of asyncio.gather(…)",
         )
+    if (advice := advice_for(found)) is not None:
+        stage.refuse(node, f"`{shown}(…)`", *advice)
     name = getattr(found, "__name__", "")
     if name in _CLOCKS:
         stage.refuse(

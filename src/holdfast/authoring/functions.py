@@ -104,8 +104,9 @@ class Workflow(Generic[P, R]):
         workflow: Workflow[..., Any] = self
         call_args: tuple[Any, ...] = args
         call_kwargs: Mapping[str, Any] = kwargs
+        run: PlainRun | None = None
         while True:
-            run = PlainRun(workflow.name, workflow._registry)
+            run = PlainRun(workflow.name, workflow._registry, run)
             try:
                 with entered_function(run):
                     return cast(R, await workflow.fn(*call_args, **call_kwargs))

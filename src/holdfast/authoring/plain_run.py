@@ -31,11 +31,11 @@ class PlainRun:
 
     replaying = False
 
-    def __init__(self, workflow_name: str, registry: Registry) -> None:
+    def __init__(self, workflow_name: str, registry: Registry, before: PlainRun | None = None) -> None:
         self.run_id = f"outside-{uuid.uuid4().hex}"
         self.workflow_name = workflow_name
         self.registry = registry
-        self._rollbacks: list[ActionCall] = []
+        self._rollbacks: list[ActionCall] = [] if before is None else before._rollbacks
 
     def call(self, request: Request) -> Coroutine[Any, Any, Any]:
         if isinstance(request, ActionCall):

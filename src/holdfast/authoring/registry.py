@@ -30,6 +30,9 @@ LONGEST_NAME = 255
 # A program's main module has another name when something else imports the same file.
 MAIN_MODULES = frozenset({"__main__", "__mp_main__"})
 
+# Modules that define something of ours, in any registry: one of them may be the main program of another process.
+defining_modules: set[str] = set()
+
 
 class Place(msgspec.Struct, frozen=True):
     """Where something was defined, for people and for telling a reload from a clash."""
@@ -152,6 +155,7 @@ class Registry:
         table = self._actions if definition.kind == "action" else self._workflows
         for name in definition.names:
             table[name] = thing
+        defining_modules.add(definition.place.module)
         self.version += 1
 
     def add_event(self, event: Event[Any]) -> None:

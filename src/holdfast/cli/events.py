@@ -56,7 +56,7 @@ async def _send(options: Options, event: Event[Any], payload: Any, identity: str
                 else f"it is an instance of a decider: `holdfast execute {row.workflow}` gives it an input",
                 code=FAILED,
             )
-        made = identity or engine.system.ids.new()
+        made = engine.system.ids.new() if identity is None else identity
         sent = await engine.send(event, payload, to=row.id, id=made)
         if isinstance(sent, TargetEnded | TargetNotFound):
             status = sent.status if isinstance(sent, TargetEnded) else "gone"
@@ -91,7 +91,7 @@ async def _broadcast(options: Options, event: Event[Any], payload: Any, identity
     from holdfast.core.function_operations import Delivered
 
     async with opened(options) as engine:
-        made = identity or engine.system.ids.new()
+        made = engine.system.ids.new() if identity is None else identity
         sent = await engine.broadcast(event, payload, to_all=to_all, id=made)
     reached = list(sent.runs or (sent.run_id,)) if isinstance(sent, Delivered) else []
     _report(options, event.name, made, reached, "until somebody waits for it")

@@ -32,6 +32,7 @@ _EARLIER: Final = 100
 _EARLIER_WITH_TRACEBACK: Final = 3
 _OURS: Final = f"{HoldfastError.__module__}.{HoldfastError.__qualname__}"
 _CARRIED: Final = "__attempts__"
+STAND_IN: Final = "__stands_in_for__"  # what marks a class that is made here under another one's name
 
 
 KnownClasses = Callable[[str], type | None]
@@ -109,7 +110,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
                     if self._is_told_by(exception, kind):
                         return exception
         with suppress(Exception):  # its text is made of what was not kept, so that the recorded one is put in its place
-            names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__str__": _first_argument}
+            names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, STAND_IN: kind}
+            names["__str__"] = _first_argument
             speaking: ExceptionClass = type(kind.__name__, (kind,), names)
             exception = self._with_state(speaking.__new__(speaking), (self.message,))
             if self._is_told_by(exception, speaking):

@@ -31,6 +31,7 @@ RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH = (
 REFUSED = "refused"  # an event that was not of the type that the code waits for: it is not delivered any more
 CHILD_CODEC = "text"  # of the result of a call that starts a run and does not wait for it: the run's id
 FORGOTTEN = "forgotten"  # a failure that an operator had tried again: it is not delivered any more
+ROLLBACKS = "rollbacks"  # what the next call inherits: just before the entry that it begins with
 ENTRY_KINDS = frozenset({RESULT, FAILURE, TIMER, EVENT, ENDED_RUN, CANCEL, CONTINUED, PATCH})
 
 
@@ -143,6 +144,14 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
         return any(child.may_reach_out for child in self.children)
 
 
+class Rollback(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
+    """An action to be called if the run fails or is cancelled, as the call that registered it left it to the next."""
+
+    name: str
+    input: bytes
+    codec: str
+
+
 class ContinueAs(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """The function goes on as another call, with a fresh history and the same run. Identity: what it knew."""
 
@@ -150,6 +159,7 @@ class ContinueAs(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     workflow: str
     input: bytes
     codec: str
+    rollbacks: tuple[Rollback, ...] = ()  # those of the call that ends, and of all before it
 
 
 class SendEvent(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
@@ -273,8 +283,14 @@ def end_topic(run: str) -> str:
     return f"end:{run}"
 
 
+rollback_bytes: Callable[[tuple[Rollback, ...]], bytes] = msgspec.msgpack.Encoder().encode
+_decode_rollbacks = msgspec.msgpack.Decoder(tuple[Rollback, ...]).decode
 entry_bytes: Callable[[Entry], bytes] = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Entry).decode
+
+
+def rollbacks_of(entry: Entry) -> tuple[Rollback, ...]:
+    return read_stored(_decode_rollbacks, entry.value or b"", "the rollbacks of a run")
 
 
 def entry_of(data: bytes) -> Entry:

@@ -237,7 +237,7 @@ class DelayedWork(Query, frozen=True, gc=False):
 
 
 class HistoryPage(Query, frozen=True, gc=False):
-    """A page of a run's record, oldest first. For those outside a decision."""
+    """A page of a run's record, oldest first. In a decision: of the end of the record, which is shorter than it."""
 
     table: ClassVar[Table[Any]] = HISTORY
     run: str

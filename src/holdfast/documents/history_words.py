@@ -165,6 +165,7 @@ _WORDS: Final[Mapping[str, Callable[[Data], str]]] = {
     "result": _result,
     "resumed": _reason,
     "retried": _reason,
+    "rollbacks": lambda data: f"kept for the next call: {data['name']}",
     "skipped": _of_node,
     "timer": _asked,
 }

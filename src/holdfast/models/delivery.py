@@ -19,7 +19,7 @@ from holdfast.core.function_operations import (
     entry_bytes,
     entry_of,
 )
-from holdfast.core.queries import Attempts, EventsFor, WaitersOf, WaitsOf
+from holdfast.core.queries import Attempts, EventsFor, HistoryPage, WaitersOf, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLING,
@@ -44,10 +44,11 @@ from holdfast.core.rows import (
     Wait,
     Work,
 )
-from holdfast.core.stored import stored_number
+from holdfast.core.stored import read_stored, stored_number
 from holdfast.core.view import View
 
 ENTRY_CODEC = "entry"
+MOST_BEHIND_A_FAILURE = 1_000  # entries: what was asked for beside it, and came in with it or soon after
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -59,6 +60,9 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     codec: str = "json"
     error: bytes | None = None
     workflow: str = ""
+
+
+_decode_end = msgspec.msgpack.Decoder(RunEnd).decode
 
 
 def gate_for(run: Run, due: int, now: int) -> int:
@@ -122,15 +126,24 @@ def wake(view: View, run: Run, *, fence: bool = False) -> Run:
 
 
 def forget_failure(view: View, turn: Work) -> None:
-    """A function failed with the failure of a call, and is tried again: so is the call. Nothing was recorded after it.
+    """A function ended with the failure of a call or a child, and is tried again: so is the call, the child looked at.
 
-    Where the function did something about a failure, what it did is recorded too, and stays: it fails again as it did.
+    What came in behind that was asked for before: results stay, and what failed too is tried again too. Where the
+    function did something about a failure, what it did is recorded, and stays: it fails again as it did.
     """
     if turn.parents is None:
         return
-    row = view.get(HISTORY, (turn.run, stored_number(turn.parents, f"column parents of {turn.node}")))
-    if row is not None and row.kind == FAILURE:
-        view.put(HISTORY, replace(row, kind=FORGOTTEN))
+    cause = stored_number(turn.parents, f"column parents of {turn.node}")
+    rows: list[History] = view.find(HistoryPage(turn.run, cause - 1, MOST_BEHIND_A_FAILURE))
+    if rows and rows[0].sequence == cause and _is_failure(rows[0]):
+        for row in filter(_is_failure, rows):
+            view.put(HISTORY, replace(row, kind=FORGOTTEN))
+
+
+def _is_failure(row: History) -> bool:
+    if row.kind == ENDED_RUN:
+        return read_stored(_decode_end, entry_of(row.data).value or b"", "the end of a run").status == FAILED
+    return row.kind == FAILURE
 
 
 def park(view: View, run: Run, turn: Work, due: int | None) -> Run:

@@ -18,6 +18,7 @@ from holdfast.core.function_operations import (
     FAILURE,
     REFUSED,
     RESULT,
+    ROLLBACKS,
     ContinueAs,
     Entry,
     Numbered,
@@ -29,6 +30,7 @@ from holdfast.core.function_operations import (
     end_topic,
     entry_of,
     event_topic,
+    rollback_bytes,
     stored_event_id,
 )
 from holdfast.core.operations import RECORDED, REPEATED, CompleteWork, Operation, Settled
@@ -327,7 +329,18 @@ class FunctionOperations:
         run = close(view, run, None)
         for sequence in _unseen(run, op.known):  # its code has not seen these, and never will
             run = self._give_back(view, run, sequence)
-        run = append(view, run, Entry(address="", kind=CONTINUED, name=op.workflow, value=op.input, codec=op.codec))
+        if op.rollbacks:
+            names = ", ".join(each.name for each in op.rollbacks)
+            run = append(view, run, Entry(address="", kind=ROLLBACKS, name=names, value=rollback_bytes(op.rollbacks)))
+        began = Entry(
+            address="",
+            kind=CONTINUED,
+            name=op.workflow,
+            digest=f"{run.id}|{run.entries + 1}",  # I56: what its chance depends on; older versions left it empty
+            value=op.input,
+            codec=op.codec,
+        )
+        run = append(view, run, began)
         run = replace(run, base=run.entries)
         for work in view.find(OpenWork(run.id)) if run.active > 1 else ():  # calls that nobody waits for any more
             if work.kind == CALL:

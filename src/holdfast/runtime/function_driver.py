@@ -32,11 +32,13 @@ from holdfast.core.function_operations import (
     CONTINUED,
     ENTRY_KINDS,
     PATCH,
+    ROLLBACKS,
     ContinueAs,
     Numbered,
     Stepped,
     TakeTurn,
     entry_of,
+    rollbacks_of,
 )
 from holdfast.core.operations import (
     RECORDED,
@@ -201,7 +203,7 @@ class FunctionDriver:
                 await self._say(function, work, step, park=False)
                 continue
             if function.loop.done:
-                return await self._end(function, work)
+                return await self._end(function, work, leased_at)
             if function.new_patches:
                 # Which path the code takes is recorded before anything on it is started.
                 await self._say(function, work, Step(), park=False)
@@ -304,13 +306,20 @@ class FunctionDriver:
 
     # -- the end of a turn
 
-    async def _end(self, function: LiveFunction, work: Work) -> Settled | None:
+    async def _end(self, function: LiveFunction, work: Work, leased_at: int) -> Settled | None:
         ended: Ended = function.ended(self._calls.payload_limit_bytes)
         key: dict[str, Any] = {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
         if ended.continued is not None:
             workflow, data, codec = ended.continued
             settled: Settled = await self._coordinator.submit(
-                ContinueAs(**key, known=function.known, workflow=workflow, input=data, codec=codec)
+                ContinueAs(
+                    **key,
+                    known=function.known,
+                    workflow=workflow,
+                    input=data,
+                    codec=codec,
+                    rollbacks=ended.rollbacks,
+                )
             )
             return settled if settled.verdict == STALE else None
         if ended.error is None or ended.cancelled:
@@ -319,7 +328,19 @@ class FunctionDriver:
                 function.evict()
             settled = await submitted
             return settled
+        if work.attempt > 1 and not ended.cause and function.known <= leased_at:
+            self._warn_of_repetition(function, ended.error)
         return await self._fail(work, ended.error, ended.cause)
+
+    def _warn_of_repetition(self, function: LiveFunction, error: BaseException) -> None:
+        """Whoever had it tried again believes that something was: a retry forgets no failure that was acted upon."""
+        told = (
+            "it failed as before, and nothing was called again: what its code did after a failure, in an except, a "
+            "finally or a rollback, is recorded and stays. Fix: change the code, or start the run anew"
+        )
+        error.add_note(told)
+        name = (function.run_id, function.workflow_name)
+        log.warning("run %s of %s was tried again: %s", *name, told, extra={"run": function.run_id})
 
     async def _fail(self, work: Work, error: BaseException, cause: int = 0) -> Settled:
         record = encode_error(error)
@@ -343,25 +364,31 @@ async def begun(
 ) -> LiveFunction:
     """The function of a run with everything delivered that is recorded since it began, or went on as another call."""
     # A run may have been started for a later time, or paused: to its code, time begins when it does.
-    name, data, codec, at = run.workflow, run.input, run.codec, run.started or run.created
+    name, data, codec, at, seed = run.workflow, run.input, run.codec, run.started or run.created, run.id
     # Before the history, so that each is answered there or still open.
     stored = await stored_requests(store, run) if run.remaining or run.active > 1 else {}
     # What was waited for when the turn was leased may have been answered since, by the first entry that there is.
     recorded = run.entries or run.remaining or run.active > 1
-    rows = await store.history(run.id, run.base - 1) if recorded else []
+    rows = await store.history(run.id, max(run.base - 2, 0)) if recorded else []
+    before = rows[0] if rows and rows[0].sequence < run.base else None
+    rows = rows if before is None else rows[1:]
     if run.base and rows and rows[0].kind == CONTINUED:
         entry = entry_of(rows[0].data)
         name, data, codec, at = entry.name, entry.value or b"", entry.codec, rows[0].at
+        seed = entry.digest or seed  # it must not draw again what the call before it drew
     found = definitions.thing(name)
     if not isinstance(found, Workflow):
         raise MissingJob(f"workflow {name} is not registered here", hint="import its module in this worker")
     from holdfast.runtime.function_run import LiveFunction  # with a loop of its own, for those who have functions
 
     function = LiveFunction(run, found, definitions.registry, codecs=codecs, now_us=at, watchdog=watchdog)
+    function.loop.seed = seed
     args, kwargs = found.call.decode_call(data, codec, codecs=codecs)
     entries = _entries(row for row in rows if row.sequence > run.base) if rows else []
     if entries and (other := another_python(run)) is not None:
         log.warning("run %s of %s: %s", run.id, run.workflow, other, extra={"run": run.id, "workflow": run.workflow})
+    if before is not None and before.kind == ROLLBACKS:
+        function.inherit(rollbacks_of(entry_of(before.data)))
     function.replay(_patches(entries), stored, behind=bool(entries))
     try:
         function.begin(args, kwargs, entries)

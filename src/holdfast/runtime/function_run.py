@@ -32,6 +32,7 @@ from holdfast.authoring.function_calls import (
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registered, Registry
 from holdfast.core.codec import (
+    MAX_INT,
     Codecs,
     ErrorRecord,
     decode_error,
@@ -44,12 +45,23 @@ from holdfast.core.codec import (
 )
 from holdfast.core.errors import NonDeterminism, PayloadRefused, RunCancelled, RunFailed, UsageError
 from holdfast.core.function_operations import CANCEL as CANCEL_ENTRY
-from holdfast.core.function_operations import ENDED_RUN, EVENT, FAILURE, PATCH, RESULT, TIMER, Entry, Numbered, Sent
+from holdfast.core.function_operations import (
+    ENDED_RUN,
+    EVENT,
+    FAILURE,
+    PATCH,
+    RESULT,
+    TIMER,
+    Entry,
+    Numbered,
+    Rollback,
+    Sent,
+)
 from holdfast.core.rows import CANCELLED, COMPLETED, Run
 from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
-from holdfast.runtime.loaded import known_exception
+from holdfast.runtime.exception_classes import known_exception
 from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
@@ -67,6 +79,7 @@ _NOTHING_STORED: Final[dict[str, StoredRequest]] = {}  # never written to, nor a
 _NOTHING_RUNNING: Final[dict[str, asyncio.Task[None]]] = {}
 _NOTHING_OPENED: Final[set[str]] = set()
 _NO_DEADLINES: Final[dict[str, int]] = {}
+_FAILURES: Final = frozenset({FAILURE, ENDED_RUN})  # kinds of entries that may be some
 _NOTHING_REFUSED: Final[dict[int, RefusedEvent]] = {}
 _NOTHING_EXPOSED: Final[dict[str, Callable[[], Any]]] = {}
 _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
@@ -86,9 +99,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     result: bytes | None = None
     error: BaseException | None = None
-    cause: int = 0  # the entry of a failed call, if the function ended with it and did nothing more
+    cause: int = 0  # the entry of a failed call or child, if the function ended with it and did nothing more
     cancelled: bool = False
     continued: tuple[str, bytes, str] | None = None
+    rollbacks: tuple[Rollback, ...] = ()  # that it leaves to the call that it goes on as
 
 
 class RefusedEvent(msgspec.Struct, frozen=True, eq=False):
@@ -134,7 +148,7 @@ class LiveFunction:
     """A function that is driven here, or waits here for its next turn. Implements `FunctionRun` for its code."""
 
     __slots__ = (
-        "_asked_unpatched", "_behind", "_codecs", "_failed_at", "_outer", "_patches", "_rollbacks",
+        "_asked_unpatched", "_behind", "_codecs", "_ended_by", "_outer", "_patches", "_rollbacks",
         "_stored", "_workflow", "base", "cancelled_at", "deadlines", "exposed", "given_up", "in_table", "known",
         "long_from", "loop", "losses", "new_patches", "news", "opened", "outcomes", "refused", "registry", "run_id",
         "running", "unread", "workflow_name",
@@ -174,8 +188,8 @@ class LiveFunction:
         self.unread: Sequence[int] = ()  # events that came for such a wait, by sequence: they are for the next one
         self._workflow = workflow
         self._codecs = codecs
-        self._failed_at = 0
-        self._rollbacks: list[ActionCall] | None = None
+        self._ended_by = 0
+        self._rollbacks: list[ActionCall | Rollback] | None = None
         self._patches = _NO_NAMES
         self.new_patches: Sequence[str] = ()  # asked for, and not yet recorded
         self._asked_unpatched = _NO_NAMES
@@ -233,9 +247,23 @@ class LiveFunction:
         while self._rollbacks:
             undo = self._rollbacks.pop()
             try:
-                await self.call(undo)
+                await self.call(self._undoing(undo) if isinstance(undo, Rollback) else undo)
             except Exception as error:
                 cause.add_note(f"its rollback {undo.name} failed: {type(error).__name__}: {error}")
+
+    def inherit(self, rollbacks: Sequence[Rollback]) -> None:
+        """What was registered before the run went on as this call is undone with it, and after what this one does."""
+        self._rollbacks = list(rollbacks)
+
+    def _undoing(self, undo: Rollback) -> ActionCall:
+        action = self.registry.action(undo.name)
+        return ActionCall(action, *action.call.decode_call(undo.input, undo.codec, codecs=self._codecs))
+
+    def _left_behind(self, undo: ActionCall | Rollback) -> Rollback:
+        if isinstance(undo, Rollback):
+            return undo
+        data = undo.encoded(limit=MAX_INT, codecs=self._codecs)
+        return Rollback(name=undo.name, input=data, codec=self._codecs.default.tag)
 
     def deliver(self, entries: Sequence[Numbered]) -> None:
         """Let entries in, one by one, in order."""
@@ -246,8 +274,10 @@ class LiveFunction:
             if self._stored:
                 self._stored.pop(numbered.entry.address, None)
             sequence = numbered.sequence
-            self._failed_at = sequence if numbered.entry.kind == FAILURE else 0
+            may_end_it = numbered.entry.kind in _FAILURES and not self.loop.done
             self._deliver(numbered)
+            if may_end_it and self.loop.done:
+                self._ended_by = sequence
             if sequence > self.known:
                 self.known = sequence
 
@@ -342,7 +372,8 @@ class LiveFunction:
             case ChildCall() if entry.kind != ENDED_RUN:
                 return (data or b"").decode()
             case ChildCall() | ChildResult():
-                return self._child_result(request.name, _decode_end(data or b""), request.result_codec)
+                name = request.name if isinstance(request, ChildCall) else request.workflow
+                return self._child_result(name, _decode_end(data or b""), request.result_codec)
             case Wait() if entry.kind == EVENT:
                 return request.received(
                     entry.event, data or b"null", codec, id=entry.source, at_us=at, codecs=self._codecs
@@ -465,11 +496,12 @@ class LiveFunction:
         if isinstance(error, ContinueRequested):
             target = error.workflow
             data = target.call.encode_call(error.call_args, error.call_kwargs, limit=limit, codecs=self._codecs)
-            return Ended(continued=(target.name, data, self._codecs.default.tag))
+            rollbacks = tuple(map(self._left_behind, self._rollbacks or ()))
+            return Ended(continued=(target.name, data, self._codecs.default.tag), rollbacks=rollbacks)
         if isinstance(error, asyncio.CancelledError):
             return Ended(error=error, cancelled=True)
         if error is not None:
-            return Ended(error=error, cause=self._failed_at)
+            return Ended(error=error, cause=self._ended_by)
         try:
             result = encode_stored_result(self._workflow.call, self._codecs, limit, outcome.value)
         except Exception as refused:

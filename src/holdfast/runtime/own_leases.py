@@ -6,14 +6,20 @@ found without it: whatever it leased would run twice (G3).
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from holdfast.coordinator import Coordinator
+from holdfast.core import failpoints
+from holdfast.core.errors import HoldfastError
 from holdfast.core.operations import Handed
 from holdfast.core.rows import Work
 from holdfast.runtime.attempt import Attempt, log_keys, named, release
+from holdfast.runtime.last_resort import submit_or_log
+from holdfast.store.contract import Store
 
 log = logging.getLogger("holdfast.worker")
 
@@ -81,6 +87,17 @@ class OwnLeases:
         for item, answer in zip(handed, answers, strict=True):
             if isinstance(answer, Exception):  # we still hold it, and the next looks find and run it
                 log.warning("%s was not given back: %s", named(item.work), answer, extra=log_keys(item.work))
+
+
+async def retire(store: Store, coordinator: Coordinator, worker: str) -> None:
+    """Give back whatever a worker that stops still holds, and take its row away, if the store answers in time."""
+    with contextlib.suppress(HoldfastError, asyncio.TimeoutError):
+        async with asyncio.timeout(5.0):
+            for work in await store.leased_to(worker):
+                if failpoints.armed:
+                    await failpoints.reach("release.before")
+                await submit_or_log(coordinator, release(work))
+            await store.retire(worker)
 
 
 def _lease(work: Work) -> Lease:

@@ -36,7 +36,7 @@ import msgspec
 from holdfast.authoring.flow_control import SIGNALS, FlowControl, ReattemptThisNode
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES, ErrorRecord, decode_error
 from holdfast.core.errors import EngineClosed, RemoteError, RunError, UsageError
-from holdfast.runtime.loaded import loaded_class
+from holdfast.runtime.exception_classes import known_exception
 from holdfast.runtime.threads import Slots
 
 CHILD_MODULE: Final = "holdfast.runtime.process_child"
@@ -76,11 +76,11 @@ class RemoteFailure(Exception):
         a NonRetryable stays one whatever its class.
         """
         record = self.record
-        rebuilt = record.to_exception(loaded_class)
+        rebuilt = record.to_exception(known_exception)
         if not isinstance(rebuilt, RemoteError) or record.qualified.endswith(".RemoteError"):
             return rebuilt
         for qualified in record.bases:
-            kind = loaded_class(qualified)
+            kind = known_exception(qualified)
             if kind is Exception:
                 break
             if kind is not None and issubclass(kind, Exception):

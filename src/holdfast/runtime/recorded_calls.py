@@ -20,8 +20,8 @@ from holdfast.core.operations import STALE, Operation, Settled
 from holdfast.core.rows import Recorded, Work
 from holdfast.core.seams import Clock
 from holdfast.core.state_operations import INTERRUPT, AskPerson, RecordCall
+from holdfast.runtime.exception_classes import known_exception
 from holdfast.runtime.known_calls import KnownCalls
-from holdfast.runtime.loaded import known_exception
 
 if TYPE_CHECKING:
     from holdfast.authoring.state_code import BoundGraph

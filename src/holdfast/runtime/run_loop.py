@@ -99,7 +99,7 @@ class RunLoop(DurableOnly):
     """Runs one durable function, moved by entries of its history only. Not for more than one thread at a time."""
 
     def __init__(self, run_id: str, *, now_us: int, quota: int = 100_000, watchdog: RunWatchdog | None = None) -> None:
-        self.run_id = run_id
+        self.run_id = self.seed = run_id  # a later call of the run draws from another seed
         self.now_us = now_us
         self.quota = quota
         self.main: RunTask | None = None
@@ -269,11 +269,11 @@ class RunLoop(DurableOnly):
 
     def rng(self) -> random.Random:
         """Return the current branch's random.Random, seeded by run and branch (I56)."""
-        return generator_of(self.run_id, self._current_branch())
+        return generator_of(self.seed, self._current_branch())
 
     def next_uuid(self) -> UUID:
         """Return the current branch's next UUID, the same in every replay (I56)."""
-        return next_uuid(self.run_id, self._current_branch())
+        return next_uuid(self.seed, self._current_branch())
 
     def next_mark(self) -> int:
         """Return the hash of the next object that the run makes."""

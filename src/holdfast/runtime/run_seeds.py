@@ -16,16 +16,16 @@ def first_mark(run_id: str, purpose: str) -> int:
     return int(hashed("mark", purpose, run_id), 16) >> (256 - _MARK_BITS)
 
 
-def generator_of(run_id: str, branch: Branch) -> random.Random:
+def generator_of(seed: str, branch: Branch) -> random.Random:
     """Return the branch's one generator: asking for it again goes on where the branch left off."""
     if branch.generator is None:
-        seed = int(hashed("rng", run_id, branch.name), 16)
-        branch.generator = random.Random(seed)  # noqa: S311 - it must repeat; secrets are made in actions
+        number = int(hashed("rng", seed, branch.name), 16)
+        branch.generator = random.Random(number)  # noqa: S311 - it must repeat; secrets are made in actions
     return branch.generator
 
 
-def next_uuid(run_id: str, branch: Branch) -> uuid.UUID:
+def next_uuid(seed: str, branch: Branch) -> uuid.UUID:
     """Return the branch's next UUID, of version 4 in form."""
     branch.uuids += 1
-    digest = hashed("uuid", run_id, branch.name, str(branch.uuids))
+    digest = hashed("uuid", seed, branch.name, str(branch.uuids))
     return uuid.UUID(hex=digest[:32], version=4)

@@ -27,23 +27,23 @@ from holdfast.batches import Submitted
 from holdfast.coordinator import Commit, Coordinator
 from holdfast.core import failpoints
 from holdfast.core.codec import DEFAULT_CODECS, Codecs
-from holdfast.core.errors import HoldfastError, StoreError
+from holdfast.core.errors import StoreError
 from holdfast.core.function_operations import TURN
 from holdfast.core.operations import STALE, Handed, Offer
 from holdfast.core.rows import LEASED, PROJECTION, Work
 from holdfast.core.seams import Clock, Ids, Randomness
 from holdfast.core.settings import Settings
 from holdfast.runtime import telemetry as t
-from holdfast.runtime.attempt import Attempt, AttemptRunner, log_keys, named, release
+from holdfast.runtime.attempt import Attempt, AttemptRunner, log_keys, named
 from holdfast.runtime.caretaker import Caretaker
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.delayed import Delayed
 from holdfast.runtime.function_calls import CallRunner
 from holdfast.runtime.function_driver import FunctionDriver
-from holdfast.runtime.last_resort import bury, submit_or_log
+from holdfast.runtime.last_resort import bury
 from holdfast.runtime.leaving import Leaving
 from holdfast.runtime.lost_often import LostOften
-from holdfast.runtime.own_leases import OwnLeases
+from holdfast.runtime.own_leases import Item, OwnLeases, retire
 from holdfast.runtime.processes import ProcessSlots
 from holdfast.runtime.projection_runner import ProjectionRunner
 from holdfast.runtime.room import Room
@@ -95,8 +95,8 @@ class Worker:
         self._levels = levels or t.Levels(metrics)
         self._codecs = codecs
         self._wake = asyncio.Event()
-        self._running: dict[tuple[str, str, int], Attempt] = {}
-        self._next: dict[tuple[str, str, int], Handed] = {}  # the same item again, for when it has left `_running`
+        self._running: dict[Item, Attempt] = {}
+        self._next: dict[Item, Handed] = {}  # the same item again, for when it has left `_running`
         self._reserved = 0
         self._turn = 0  # which of the queues is asked first
         self._backlog = False
@@ -223,13 +223,7 @@ class Worker:
         with contextlib.suppress(ValueError):
             self._coordinator.observers.remove(self._on_commit)
             self._coordinator.flush_observers.remove(self._on_flush)
-        with contextlib.suppress(HoldfastError, asyncio.TimeoutError):
-            async with asyncio.timeout(5.0):
-                for work in await self._store.leased_to(self.id):
-                    if failpoints.armed:
-                        await failpoints.reach("release.before")
-                    await submit_or_log(self._coordinator, release(work))
-                await self._store.retire(self.id)
+        await retire(self._store, self._coordinator, self.id)
         await self._driver.close()
         self._processes.close()
         self._threads.close(0.0)
@@ -335,8 +329,7 @@ class Worker:
     async def _claim_once(self) -> int:
         await self._prove_life()
         await self._delayed.let_in(self.queues)
-        total = 0
-        full = False
+        total, full = 0, False
         for queue in (*self.queues[self._turn :], *self.queues[: self._turn]):
             losses_below = self._lost_often.losses_below(attempt.work for attempt in self._running.values())
             limit = self._lost_often.limit(min(self.free, CLAIM_LIMIT), losses_below)
@@ -413,7 +406,21 @@ class Worker:
             return
         self._running[key] = attempt
         attempt.task = asyncio.get_running_loop().create_task(self._run_chain(attempt))
-        attempt.task.add_done_callback(lambda _: attempt.leave(self._running))
+        attempt.task.add_done_callback(lambda _: self._end_chain(attempt, key))
+
+    def _leave(self, attempt: Attempt, key: Item) -> bool:
+        """Take an item that has run off every list; whether its slot was claimed for."""
+        del self._running[key]
+        self._own.has_run(attempt.work)
+        if self._next and (again := self._next.pop(key, None)) is not None and not self._stopping:
+            self._launch(again)
+        return self._leaving.has_left(key)
+
+    def _end_chain(self, first: Attempt, key: Item) -> None:
+        if self._running.get(key) is first:  # cancelled before its task's first step: no `finally` did this
+            self._leave(first, key)
+        if self._backlog or self._lost_often.is_suspect(first.work):
+            self._wake.set()
 
     async def _run_chain(self, attempt: Attempt) -> None:
         """Run an item, and whatever the commit that settled it handed over to us."""
@@ -431,7 +438,6 @@ class Worker:
                     settled = await self._runner.run(attempt, room.offer)
             except asyncio.CancelledError:
                 if not attempt.stop_requested:
-                    self._running.pop(key, None)
                     raise
                 settled = None
             except StoreError as error:
@@ -443,11 +449,7 @@ class Worker:
                 settled = await bury(self._coordinator, attempt.work, error)
             finally:
                 room.give_back()
-                self._running.pop(key, None)
-                left = self._leaving.has_left(key)
-                self._own.has_run(attempt.work)
-                if self._next and (again := self._next.pop(key, None)) is not None and not self._stopping:
-                    self._launch(again)
+                left = self._leave(attempt, key)
             if settled is None:
                 break
             if settled.verdict == STALE:
@@ -469,8 +471,6 @@ class Worker:
                     self._running[following_key] = following = received
                 else:
                     self._launch(handed)
-        if self._backlog or self._lost_often.is_suspect(attempt.work):
-            self._wake.set()
 
     def _ask_to_stop(self, attempt: Attempt | None) -> None:
         if attempt is None or attempt.stop_requested:

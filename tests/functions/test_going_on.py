@@ -1,0 +1,139 @@
+"""A run that goes on as another call of its own: what it draws there, and what it undoes of the calls before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import holdfast as hf
+from holdfast.core.function_operations import Entry
+from tests.worker.support import assert_sound, engine_on, until
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """The address of an empty store, of each kind in turn."""
+    return "memory://" if request.param == "memory" else str(request.getfixturevalue(f"{request.param}_url"))
+
+
+async def suspended(handle: hf.Handle[Any]) -> None:
+    async def is_suspended() -> bool:
+        return await handle.status() == "suspended"
+
+    await until(is_suspended, "the run is suspended")
+
+
+async def test_i56_every_call_that_a_run_goes_on_as_draws_other_numbers_and_the_same_in_a_replay(url: str) -> None:
+    """What it has drawn may be in use: an id for something that the call before it made, say."""
+    registry, drawn = hf.Registry(), list[tuple[str, float]]()
+
+    @hf.workflow(registry=registry)
+    async def draws(left: int) -> None:
+        drawn.append((str(hf.uuid4()), hf.rng().random()))
+        if left:
+            hf.continue_as(draws, left - 1)
+        await hf.wait_for("come")
+
+    async with engine_on(url, registry) as engine:
+        async with engine.worker():
+            handle = await engine.start(draws, 2)
+            await suspended(handle)
+        first = list(drawn)
+        async with engine.worker():
+            await engine.send("come", to=handle)
+            await handle.result(timeout=20)
+    assert len({id for id, _ in first}) == len({number for _, number in first}) == 3
+    assert drawn == [*first, first[-1]]
+
+
+async def test_i56_a_call_that_an_older_version_has_begun_draws_on_as_it_did(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older versions wrote no seed, and drew the same in every call: a replay must find what was drawn then."""
+
+    def as_before(**fields: Any) -> Entry:
+        return Entry(**fields | ({"digest": ""} if fields["kind"] == "continued" else {}))
+
+    monkeypatch.setattr("holdfast.models.function_operations.Entry", as_before)
+    registry, drawn = hf.Registry(), list[str]()
+
+    @hf.workflow(registry=registry)
+    async def draws(left: int) -> None:
+        drawn.append(str(hf.uuid4()))
+        if left:
+            hf.continue_as(draws, left - 1)
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        await engine.run(draws, 2, timeout=20)
+    assert len(drawn) == 3
+    assert len(set(drawn)) == 1
+
+
+@pytest.mark.parametrize("end", ["fails", "is cancelled"])
+async def test_i10_what_was_registered_before_a_run_went_on_as_another_call_is_undone_with_it(
+    url: str, end: str
+) -> None:
+    """It is the same run: what was registered last is undone first, across all of its calls and in another process."""
+    registry, undone = hf.Registry(), list[tuple[int, str]]()
+
+    @hf.action(registry=registry)
+    async def undo(number: int, *, of: str) -> None:
+        undone.append((number, of))
+        if number == 1:
+            raise ValueError("too late")
+
+    @hf.workflow(registry=registry)
+    async def books(left: int) -> None:
+        hf.on_rollback(undo.bind(left, of="a room"))
+        if left:
+            hf.continue_as(books, left - 1)
+        await hf.wait_for("come")
+        raise LookupError("no room")
+
+    async with engine_on(url, registry) as engine:
+        async with engine.worker():
+            handle = await engine.start(books, 2)
+            await suspended(handle)
+        async with engine.worker():
+            if end == "fails":
+                await engine.send("come", to=handle)
+                with pytest.raises(hf.RunFailed, match="no room"):
+                    await handle.result(timeout=20)
+            else:
+                await handle.cancel()
+                with pytest.raises(hf.RunCancelled):
+                    await handle.result(timeout=20)
+        assert [entry.kind for entry in await handle.history()][:4] == ["rollbacks", "continued"] * 2
+        await assert_sound(engine)
+    assert undone == [(0, "a room"), (1, "a room"), (2, "a room")]
+
+
+async def test_i10_a_rollback_of_an_earlier_call_whose_action_is_gone_is_noted_and_the_others_run(url: str) -> None:
+    registry, undone = hf.Registry(), list[str]()
+
+    @hf.action(registry=registry)
+    async def kept(what: str) -> None:
+        undone.append(what)
+
+    @hf.action(registry=hf.Registry())
+    async def gone() -> None: ...
+
+    @hf.workflow(registry=registry)
+    async def books(first: bool) -> None:
+        if first:
+            hf.on_rollback(kept, "one")
+            hf.on_rollback(gone)
+            hf.continue_as(books, False)
+        await hf.wait_for("come")
+        raise LookupError("no room")
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(books, True)
+        await suspended(handle)
+        await engine.send("come", to=handle)
+        with pytest.raises(hf.RunFailed, match="no room"):
+            await handle.result(timeout=20)
+        (row,) = await engine.store.runs([handle.id])
+        assert b"its rollback gone failed: MissingJob" in (row.error or b"")
+    assert undone == ["one"]

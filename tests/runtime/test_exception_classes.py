@@ -1,0 +1,177 @@
+"""Which classes of exceptions are found by the names in records: all that this process has, and nothing is imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import holdfast as hf
+from holdfast.runtime.exception_classes import known_exception
+from tests.worker.support import ROOT, engine_on
+
+
+class Api:
+    class Refused(Exception):
+        class Twice(Exception):
+            pass
+
+    limit = 3
+
+
+class Declined(Exception):
+    pass
+
+
+def local_class() -> type[Exception]:
+    class Local(Exception):
+        pass
+
+    return Local
+
+
+def test_classes_are_found_in_modules_and_in_other_classes() -> None:
+    for kind in (Declined, Api.Refused, Api.Refused.Twice, hf.RunFailed, ExceptionGroup):
+        assert known_exception(f"{kind.__module__}.{kind.__qualname__}") is kind
+
+
+def test_a_class_in_a_function_is_found_while_it_is_alive() -> None:
+    """Each call of the function makes another one: the youngest is meant."""
+    assert known_exception(f"{__name__}.another.<locals>.Local") is None
+    _, latest = local_class(), local_class()
+    assert known_exception(f"{__name__}.local_class.<locals>.Local") is latest
+
+
+@pytest.mark.parametrize("name", ["Api", "Api.limit", "Api.Missing", "missing.Declined", "Path", ""])
+def test_what_is_no_exception_is_not_found(name: str) -> None:
+    assert known_exception(f"{__name__}.{name}") is None
+    assert known_exception(name) is None
+
+
+def test_nothing_is_imported_because_a_record_names_it() -> None:
+    assert "wave" not in sys.modules
+    assert known_exception("wave.Error") is None
+    assert "wave" not in sys.modules
+
+
+def test_a_module_that_imports_what_it_is_asked_for_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy = types.ModuleType("lazy")
+    asked: list[str] = []
+    lazy.__getattr__ = asked.append  # type: ignore[method-assign,assignment]
+    monkeypatch.setitem(sys.modules, "lazy", lazy)
+    assert known_exception("lazy.Declined") is None
+    assert asked == []
+
+
+def test_a_class_of_a_main_program_is_found_in_the_module_that_defines_its_workflows() -> None:
+    """A module that only has the class by import, or defines nothing of ours, was not that program."""
+
+    @hf.action(registry=hf.Registry())
+    async def something() -> None:
+        pass
+
+    assert known_exception("__main__.Declined") is Declined
+    assert known_exception("__main__.Api.Refused") is Api.Refused
+    assert known_exception("__main__.Path") is None
+    assert known_exception("__main__.RemoteError") is None
+
+
+def test_a_class_of_an_imported_module_is_found_in_the_main_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = types.ModuleType("__main__")
+    program.__file__ = "/srv/shop/hello.py"
+    program.__spec__ = None
+    kind = type("Declined", (Exception,), {"__module__": "__main__"})
+    program.Declined = kind  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    assert known_exception("hello.Declined") is kind
+    assert known_exception("shop.hello.Declined") is kind
+    assert known_exception("other.Declined") is None
+
+
+async def test_a_function_catches_what_its_actions_raise_wherever_the_class_is_defined(sqlite_url: str) -> None:
+    registry = hf.Registry()
+
+    class Local(Exception):
+        pass
+
+    @hf.action(registry=registry)
+    async def raises(which: str) -> None:
+        raise {"nested": Api.Refused, "local": Local}[which](which)
+
+    @hf.workflow(registry=registry)
+    async def catches() -> list[str]:
+        caught = []
+        try:
+            await raises("nested")
+        except Api.Refused as refused:
+            caught.append(str(refused))
+        try:
+            await raises("local")
+        except Local as local:
+            caught.append(str(local))
+        return caught
+
+    async with engine_on(sqlite_url, registry) as engine, engine.worker():
+        assert await engine.run(catches) == ["nested", "local"]
+
+
+SCRIPT = """
+import asyncio
+import sys
+
+import holdfast as hf
+
+class Declined(Exception):
+    pass
+
+@hf.action
+async def charge() -> None:
+    raise Declined("no")
+
+@hf.workflow
+async def pays() -> str:
+    try:
+        await charge()
+    except Declined as declined:
+        caught = f"caught {declined}"
+    await hf.wait_for("go")
+    return caught
+
+async def main(url: str, part: str) -> None:
+    async with hf.Engine(url) as engine, engine.worker():
+        handle = await engine.start(pays, key="one")
+        while part == "begin" and await handle.status() != "suspended":
+            await asyncio.sleep(0.01)
+        if part == "finish":
+            await engine.send("go", to=handle)
+            print(await handle.result(timeout=20))
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
+"""
+AS_SCRIPT = ["hello.py"]
+AS_MODULE = ["-c", "import asyncio, sys, hello; asyncio.run(hello.main(*sys.argv[1:]))"]
+
+
+@pytest.mark.parametrize(("first", "second"), [(AS_SCRIPT, AS_MODULE), (AS_MODULE, AS_SCRIPT)])
+def test_g8_a_script_and_a_worker_that_imports_it_agree_on_its_exceptions(
+    sqlite_url: str, tmp_path: Path, first: list[str], second: list[str]
+) -> None:
+    """What one has recorded under `__main__` the other replays under the module's name, and the other way round."""
+    (tmp_path / "hello.py").write_text(SCRIPT)
+
+    def run(how: list[str], part: str) -> str:
+        command = [sys.executable, *how, sqlite_url, part]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    run(first, "begin")
+    assert run(second, "finish") == "caught no"
