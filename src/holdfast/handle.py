@@ -193,9 +193,8 @@ class Handle(Generic[R]):
                 hint=f"{fix}see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
             ) from cause
         if row.status == CANCELLED:
-            raise RunCancelled(
-                f"run {row.id} of {row.workflow} was cancelled: {row.reason}", run_id=row.id, by=row.reason
-            )
+            by = (row.reason or "").removeprefix("cancelled by ").removesuffix(", by force")
+            raise RunCancelled(f"run {row.id} of {row.workflow} was {row.reason or 'cancelled'}", run_id=row.id, by=by)
         command = f"holdfast resume {row.id}"
         raise RunPaused(
             f"run {row.id} of {row.workflow} is paused: {told}",

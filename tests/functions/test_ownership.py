@@ -376,8 +376,9 @@ async def test_i10_a_function_that_nobody_has_begun_is_cancelled_at_once(url: st
         for handle in (await engine.start(world["waiting"]), await engine.start(world["waiting"], at=tomorrow)):
             assert await handle.cancel()
             assert await handle.status() == "cancelled"
-            with pytest.raises(hf.RunCancelled):
+            with pytest.raises(hf.RunCancelled, match="was cancelled by an operator") as cancelled:
                 await handle.result(timeout=5)
+            assert cancelled.value.by == "an operator"
         await assert_sound(engine)
 
 

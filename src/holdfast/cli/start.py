@@ -236,11 +236,7 @@ async def _note_questions(handle: Handle[Any], noted: set[str]) -> None:
 def _with_cause(message: str, row: Run) -> str:
     from holdfast.core.codec import decode_error
 
-    for doubled, once in (
-        ("is paused: paused by", "is paused by"),
-        ("was cancelled: cancelled by", "was cancelled by"),
-    ):
-        message = message.replace(doubled, once)
+    message = message.replace("is paused: paused by", "is paused by")
     if row.error is None:
         return message
     record = decode_error(row.error)
