@@ -104,11 +104,6 @@ class Attempt(msgspec.Struct, eq=False):
     def key(self) -> tuple[str, str, int]:
         return (self.work.run, self.work.node, self.work.attempt)
 
-    def leave(self, running: dict[tuple[str, str, int], Attempt]) -> None:
-        """Be listed no more. A task that is cancelled before its first step runs no code, so no `finally` does this."""
-        if running.get(self.key) is self:
-            del running[self.key]
-
 
 class AttemptRunner:
     """Runs attempts for a worker."""

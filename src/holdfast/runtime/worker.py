@@ -410,7 +410,7 @@ class Worker:
 
     def _leave(self, attempt: Attempt, key: Item) -> bool:
         """Take an item that has run off every list; whether its slot was claimed for."""
-        del self._running[key]
+        self._running.pop(key, None)
         self._own.has_run(attempt.work)
         if self._next and (again := self._next.pop(key, None)) is not None and not self._stopping:
             self._launch(again)
