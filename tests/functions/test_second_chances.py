@@ -129,6 +129,36 @@ async def test_i11_of_calls_that_failed_beside_each_other_all_are_made_again(sha
     )
 
 
+async def test_i11_calls_that_failed_at_once_are_all_made_again(shared_url: str) -> None:
+    """Both failures are recorded in one commit, and the function ended with the first."""
+    registry, calls = hf.Registry(), list[str]()
+    everybody, is_down = asyncio.Barrier(2), True
+
+    @hf.action(registry=registry)
+    async def charge(card: str) -> str:
+        calls.append(card)
+        if is_down:
+            await everybody.wait()
+            raise ConnectionError("the line is down")
+        return card
+
+    @hf.workflow(registry=registry)
+    async def both() -> list[str]:
+        return await asyncio.gather(charge("one"), charge("two"))
+
+    async with engine_on(shared_url, registry) as engine, engine.worker():
+        handle = await engine.start(both)
+        with pytest.raises(hf.RunFailed, match="the line is down"):
+            await handle.result(timeout=10)
+        assert [entry.kind for entry in await handle.history()] == ["failure", "failure"]
+        is_down = False
+        calls.clear()
+        assert await handle.retry() == ["both"]
+        assert await handle.result(timeout=10) == ["one", "two"]
+        assert sorted(calls) == ["one", "two"]
+        await assert_sound(engine)
+
+
 @pytest.mark.parametrize("first", ["result", "failure"])
 async def test_i11_a_result_that_was_recorded_beside_a_failure_is_kept(shared_url: str, first: str) -> None:
     """It is not called again, whether it came in before the failure that ended the function or behind it."""
