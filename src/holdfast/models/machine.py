@@ -19,7 +19,7 @@ from holdfast.core.function_operations import TURN
 from holdfast.core.graph import Graph
 from holdfast.core.ids import ancestry_hash
 from holdfast.core.operations import Handed, LogLine, Offer, StartRun
-from holdfast.core.queries import AllWork, Holds, OpenWork, RunByKey, WaitsOf
+from holdfast.core.queries import AllWork, HistoryPage, Holds, OpenWork, RunByKey, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CALL,
@@ -349,16 +349,22 @@ def pause_asked_for(view: View, run: Run) -> str | None:
     paused, or paused because it could not go on, which ends with what is done about that."""
     if run.status != PAUSED:
         return None
-    for sequence in range(run.entries, 0, -1):  # a run that is paused records little
-        entry = view.get(HISTORY, (run.id, sequence))
-        if entry is not None and entry.kind == "paused":
-            said = facts_of(entry)
-            because = f": {said['reason']}" if said.get("reason") else ""
-            return None if said["by"] in BY_ITSELF else f"paused by {said['by']}{because}"
+    after = run.entries
+    while after > 0:  # once, nearly always: a run that is paused records little
+        after = max(0, after - HISTORY_PAGE)
+        rows: list[History] = view.find(HistoryPage(run.id, after, HISTORY_PAGE))
+        if not rows:
+            break  # the run's row is damaged
+        for entry in reversed(rows):
+            if entry.kind == "paused":
+                said = facts_of(entry)
+                because = f": {said['reason']}" if said.get("reason") else ""
+                return None if said["by"] in BY_ITSELF else f"paused by {said['by']}{because}"
     return STARTED_PAUSED
 
 
 STARTED_PAUSED: Final = "started paused"
+HISTORY_PAGE: Final = 100
 
 
 def mark_running(run: Run, now: int) -> Run:
