@@ -171,5 +171,7 @@ def test_assigning_to_a_field_is_refused() -> None:
         @hf.step
         async def validate(self) -> None: ...
 
-    with refused(hf.UsageError, "Order.order_id"):
+    assert issubclass(FrozenInstance, hf.UsageError)
+    assert issubclass(FrozenInstance, AttributeError)
+    with refused(FrozenInstance, "Order.order_id"):
         Order(order_id=1).order_id = 2  # type: ignore[misc]
