@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
+from holdfast.authoring.dags import FrozenInstance
 from tests.badinput.checks import refused
 
 

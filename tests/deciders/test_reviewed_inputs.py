@@ -151,6 +151,6 @@ async def test_states_of_decisions_that_came_to_nothing_do_not_pile_up(
         folding = engine.definitions.folding
         monkeypatch.setattr(folding, "_limit", 10)
         for number in range(30):
-            with pytest.raises(RuntimeError):
+            with pytest.raises(hf.DecideFailed, match="nobody knows"):
                 await engine.execute(world.Puppet, Act(f"p{number}"))
         assert len(folding._pending) <= 10
