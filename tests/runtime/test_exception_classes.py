@@ -15,7 +15,7 @@ from holdfast.runtime.exception_classes import known_exception
 from tests.worker.support import ROOT, engine_on
 
 
-class Api:
+class ApiHere:
     class Refused(Exception):
         class Twice(Exception):
             pass
@@ -23,7 +23,7 @@ class Api:
     limit = 3
 
 
-class Declined(Exception):
+class DeclinedHere(Exception):
     pass
 
 
@@ -35,7 +35,7 @@ def local_class() -> type[Exception]:
 
 
 def test_classes_are_found_in_modules_and_in_other_classes() -> None:
-    for kind in (Declined, Api.Refused, Api.Refused.Twice, hf.RunFailed, ExceptionGroup):
+    for kind in (DeclinedHere, ApiHere.Refused, ApiHere.Refused.Twice, hf.RunFailed, ExceptionGroup):
         assert known_exception(f"{kind.__module__}.{kind.__qualname__}") is kind
 
 
@@ -46,7 +46,7 @@ def test_a_class_in_a_function_is_found_while_it_is_alive() -> None:
     assert known_exception(f"{__name__}.local_class.<locals>.Local") is latest
 
 
-@pytest.mark.parametrize("name", ["Api", "Api.limit", "Api.Missing", "missing.Declined", "Path", ""])
+@pytest.mark.parametrize("name", ["ApiHere", "ApiHere.limit", "ApiHere.Missing", "missing.DeclinedHere", "Path", ""])
 def test_what_is_no_exception_is_not_found(name: str) -> None:
     assert known_exception(f"{__name__}.{name}") is None
     assert known_exception(name) is None
@@ -63,7 +63,7 @@ def test_a_module_that_imports_what_it_is_asked_for_is_not_asked(monkeypatch: py
     asked: list[str] = []
     lazy.__getattr__ = asked.append  # type: ignore[method-assign,assignment]
     monkeypatch.setitem(sys.modules, "lazy", lazy)
-    assert known_exception("lazy.Declined") is None
+    assert known_exception("lazy.DeclinedHere") is None
     assert asked == []
 
 
@@ -74,8 +74,8 @@ def test_a_class_of_a_main_program_is_found_in_the_module_that_defines_its_workf
     async def something() -> None:
         pass
 
-    assert known_exception("__main__.Declined") is Declined
-    assert known_exception("__main__.Api.Refused") is Api.Refused
+    assert known_exception("__main__.DeclinedHere") is DeclinedHere
+    assert known_exception("__main__.ApiHere.Refused") is ApiHere.Refused
     assert known_exception("__main__.Path") is None
     assert known_exception("__main__.RemoteError") is None
 
@@ -84,12 +84,12 @@ def test_a_class_of_an_imported_module_is_found_in_the_main_program(monkeypatch:
     program = types.ModuleType("__main__")
     program.__file__ = "/srv/shop/hello.py"
     program.__spec__ = None
-    kind = type("Declined", (Exception,), {"__module__": "__main__"})
-    program.Declined = kind  # type: ignore[attr-defined]
+    kind = type("DeclinedHere", (Exception,), {"__module__": "__main__"})
+    program.DeclinedHere = kind  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "__main__", program)
-    assert known_exception("hello.Declined") is kind
-    assert known_exception("shop.hello.Declined") is kind
-    assert known_exception("other.Declined") is None
+    assert known_exception("hello.DeclinedHere") is kind
+    assert known_exception("shop.hello.DeclinedHere") is kind
+    assert known_exception("other.DeclinedHere") is None
 
 
 async def test_a_function_catches_what_its_actions_raise_wherever_the_class_is_defined(sqlite_url: str) -> None:
@@ -100,14 +100,14 @@ async def test_a_function_catches_what_its_actions_raise_wherever_the_class_is_d
 
     @hf.action(registry=registry)
     async def raises(which: str) -> None:
-        raise {"nested": Api.Refused, "local": Local}[which](which)
+        raise {"nested": ApiHere.Refused, "local": Local}[which](which)
 
     @hf.workflow(registry=registry)
     async def catches() -> list[str]:
         caught = []
         try:
             await raises("nested")
-        except Api.Refused as refused:
+        except ApiHere.Refused as refused:
             caught.append(str(refused))
         try:
             await raises("local")
@@ -125,18 +125,18 @@ import sys
 
 import holdfast as hf
 
-class Declined(Exception):
+class DeclinedHere(Exception):
     pass
 
 @hf.action
 async def charge() -> None:
-    raise Declined("no")
+    raise DeclinedHere("no")
 
 @hf.workflow
 async def pays() -> str:
     try:
         await charge()
-    except Declined as declined:
+    except DeclinedHere as declined:
         caught = f"caught {declined}"
     await hf.wait_for("go")
     return caught
