@@ -193,7 +193,7 @@ class Handle(Generic[R]):
                 hint=f"{fix}see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
             ) from cause
         if row.status == CANCELLED:
-            by = (row.reason or "").removeprefix("cancelled by ").removesuffix(", by force")
+            by = (row.reason or "").removeprefix("cancelled by ").removesuffix(", by force") or None
             raise RunCancelled(f"run {row.id} of {row.workflow} was {row.reason or 'cancelled'}", run_id=row.id, by=by)
         command = f"holdfast resume {row.id}"
         raise RunPaused(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
+from holdfast.core.codec import decode_error, encode_error
 from holdfast.runtime.exception_classes import known_exception
 from tests.worker.support import ROOT, engine_on
 
@@ -44,6 +45,22 @@ def test_a_class_in_a_function_is_found_while_it_is_alive() -> None:
     assert known_exception(f"{__name__}.another.<locals>.Local") is None
     _, latest = local_class(), local_class()
     assert known_exception(f"{__name__}.local_class.<locals>.Local") is latest
+
+
+def test_what_stands_in_for_a_class_in_a_function_is_not_taken_for_it() -> None:
+    """A class whose text is made of what no record keeps is stood in for by one of its name, which is younger."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            return f"{self.speaker!r} says nothing"  # type: ignore[attr-defined]
+
+    mute = Mute()
+    mute.speaker = object()  # type: ignore[attr-defined]
+    record = decode_error(encode_error(mute))
+    first = record.to_exception(known_exception)
+    assert (type(first).__mro__[1], str(first)) == (Mute, str(mute))
+    assert known_exception(record.qualified) is Mute
+    assert type(record.to_exception(known_exception)).__mro__[1] is Mute
 
 
 @pytest.mark.parametrize("name", ["ApiHere", "ApiHere.limit", "ApiHere.Missing", "missing.DeclinedHere", "Path", ""])

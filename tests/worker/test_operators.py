@@ -204,15 +204,21 @@ async def test_i11_resume_leaves_future_times_alone(url: str) -> None:
         assert stage.begun == ["now"]
 
 
+async def _paused_by_a_failure(stage: Stage, engine: hf.Engine) -> hf.Handle[None]:
+    """A run of which one entry gave up."""
+    stage.go.set()
+    handle = await engine.start(stage.Pair(broken=True))
+    with pytest.raises(hf.RunPaused, match="left"):
+        await handle.result(timeout=5)
+    return handle
+
+
 async def test_i11_a_run_that_a_failure_paused_is_retried_by_resume(url: str) -> None:
     """I11, I30: the other branch ran to its end; resume grants the node that gave up one more attempt."""
     stage = Stage()
-    stage.go.set()
     engine = engine_on(url, stage.registry)
     async with engine, engine.worker():
-        handle = await engine.start(stage.Pair(broken=True))
-        with pytest.raises(hf.RunPaused, match="left"):
-            await handle.result(timeout=5)
+        handle = await _paused_by_a_failure(stage, engine)
         assert await statuses(engine, handle.id, "right") == [COMPLETED]
         stage.mended = True
         assert await handle.resume()
@@ -269,12 +275,9 @@ async def test_i11_a_pause_that_somebody_asked_for_stays_until_the_resume(url: s
 async def test_i11_a_run_that_a_failure_paused_can_be_paused_by_an_operator_too(url: str) -> None:
     """I11: from then on it is the operator's pause, which a reattempt does not end."""
     stage = Stage()
-    stage.go.set()
     engine = engine_on(url, stage.registry)
     async with engine, engine.worker():
-        handle = await engine.start(stage.Pair(broken=True))
-        with pytest.raises(hf.RunPaused, match="left"):
-            await handle.result(timeout=5)
+        handle = await _paused_by_a_failure(stage, engine)
         assert await handle.pause(by="ada", reason="lunch")
         assert not await handle.pause(by="bob"), "it is paused already"
         stage.mended = True

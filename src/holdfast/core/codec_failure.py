@@ -39,7 +39,7 @@ KnownClasses = Callable[[str], type | None]
 """From a qualified name to the class, or None where this process does not have it."""
 
 
-ExceptionClass: TypeAlias = type[Exception]
+ExceptionClass: TypeAlias = type[Exception]  # in a record, `type` is a field
 
 
 class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

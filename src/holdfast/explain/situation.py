@@ -41,7 +41,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.explain.graph_standing import Standing, standing_of
-from holdfast.models.machine import BY_ITSELF, facts_of
+from holdfast.models.machine import PAUSED_BY_ITSELF, facts_of
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store, WorkerRow
 
@@ -219,7 +219,7 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
         taken=await _taken(store, work, workers),
         holds=() if over else tuple(await store.rows(Holds())),
         paused_at=run.created if pause is None else pause.at,
-        paused_by_itself=pause is not None and facts_of(pause)["by"] in BY_ITSELF,
+        paused_by_itself=pause is not None and facts_of(pause)["by"] in PAUSED_BY_ITSELF,
         graph=graph,
         flow=await _flow_graph(store, run, definitions),
         definitions=definitions,

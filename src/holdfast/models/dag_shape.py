@@ -37,6 +37,8 @@ from holdfast.models.dag_items import NOT_IN_GRAPH, item_of, redefined
 from holdfast.models.delivery import wait_no_more
 from holdfast.models.machine import Handing, make_ready
 
+SIGNATURE_BYTES = 8  # so that it fits an integer of the database
+
 
 class Reshaped(msgspec.Struct):
     """What another graph changed for a run. Names, not ids, except in `rewired`, which verification reads."""
@@ -80,9 +82,6 @@ def followed(run: Run) -> str | None:
     if run.signature is None and run.definition is None and run.token:
         return run.token.to_bytes(SIGNATURE_BYTES, signed=True).hex()
     return run.signature
-
-
-SIGNATURE_BYTES = 8  # so that it fits an integer of the database
 
 
 def reshape(view: View, run: Run, graph: Graph, handing: Handing, before: Mapping[str, str]) -> Reshaped:

@@ -341,7 +341,9 @@ def settle(view: View, run: Run) -> None:
         end_run(view, run, FAILED, reason=run.reason)
 
 
-BY_ITSELF: Final = ("on_failure", "holdfast")  # who paused a run that could not go on
+PAUSED_BY_ITSELF: Final = ("on_failure", "holdfast")  # who paused a run that could not go on
+STARTED_PAUSED: Final = "started paused"
+HISTORY_PAGE: Final = 100
 
 
 def pause_asked_for(view: View, run: Run) -> str | None:
@@ -359,12 +361,8 @@ def pause_asked_for(view: View, run: Run) -> str | None:
             if entry.kind == "paused":
                 said = facts_of(entry)
                 because = f": {said['reason']}" if said.get("reason") else ""
-                return None if said["by"] in BY_ITSELF else f"paused by {said['by']}{because}"
+                return None if said["by"] in PAUSED_BY_ITSELF else f"paused by {said['by']}{because}"
     return STARTED_PAUSED
-
-
-STARTED_PAUSED: Final = "started paused"
-HISTORY_PAGE: Final = 100
 
 
 def mark_running(run: Run, now: int) -> Run:

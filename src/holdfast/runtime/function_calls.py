@@ -44,7 +44,7 @@ from holdfast.runtime.attempt import Attempt, AttemptRunner
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.folds import submit
 from holdfast.runtime.instances import run_of_instance
-from holdfast.runtime.invocation import REFUSALS, Invocation, Unrepeatable, invocation_of_call
+from holdfast.runtime.invocation import Invocation, invocation_of_call, stored
 from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
 from holdfast.store.contract import Store
@@ -222,10 +222,8 @@ class CallRunner:
                     args, kwargs = request.arguments(self.codecs)
                     node = node_of(function.base, pending.address)
                     returned = await self._runner.call_async(action, args, kwargs, run, node, number)
-                    try:
-                        value = encode_stored_result(action.call, self.codecs, self.payload_limit_bytes, returned)
-                    except REFUSALS as refused:
-                        raise Unrepeatable(refused) from None
+                    limit = self.payload_limit_bytes
+                    value = stored(encode_stored_result, action.call, self.codecs, limit, returned)
                 else:
                     value = await self._runner.call_once(*self._attempt(function, run, pending, action, data, number))
             except asyncio.CancelledError:

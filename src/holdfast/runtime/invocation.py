@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 NO_RESULT = b"null"
 Condition = Callable[[], Any]
-REFUSALS = (PayloadRefused, PayloadTooLarge)
 
 
 class Unrepeatable(Exception):
@@ -35,6 +34,14 @@ class Unrepeatable(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
         self.error = error
+
+
+def stored(encode: Callable[..., bytes], *returned: Any) -> bytes:
+    """The result as it is stored. If it can't be, the action has run all the same, and is not run again for it."""
+    try:
+        return encode(*returned)
+    except (PayloadRefused, PayloadTooLarge) as refused:
+        raise Unrepeatable(refused) from None
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -58,11 +65,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     timeout: int | None = None  # microseconds, where the code says it and not the item
 
     def encoded(self, returned: Any) -> bytes:
-        """The result as it is stored. If it can't be, the action has run all the same, and is not run again for it."""
-        try:
-            return self.encode(returned)
-        except REFUSALS as refused:
-            raise Unrepeatable(refused) from None
+        return stored(self.encode, returned)
 
 
 def invocation_of(
