@@ -38,3 +38,8 @@ ECHOES = Registry()
 @hf.action(registry=ECHOES)
 async def echo(text: str) -> str:
     return text
+
+
+@hf.workflow(registry=ECHOES)
+async def echoes(text: str) -> str:
+    return await echo(text)

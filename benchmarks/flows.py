@@ -1,4 +1,4 @@
-"""W1 to W3 for flows: the same steps as those of the DAGs and functions, compiled."""
+"""W1, W2, W3 and W7 for flows: the same steps as those of the DAGs and functions, compiled."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import time
 
 import holdfast as hf
-from benchmarks.throughput import Cost, working_engine
+from benchmarks.throughput import Cost, last_to_first, seconds_of, working_engine
 from holdfast.authoring.registry import Registry
 
 COMPILED = Registry()
+_STEP_TIMES: list[float] = []
 
 
 @hf.action(registry=COMPILED)
@@ -22,6 +23,20 @@ async def chain(steps: int) -> int:
     number = 0
     for _ in range(steps):
         number = await add_one(number)
+    return number
+
+
+@hf.action(registry=COMPILED)
+async def add_one_and_note_the_time(number: int) -> int:
+    _STEP_TIMES.append(time.perf_counter())
+    return number + 1
+
+
+@hf.flow(registry=COMPILED)
+async def timed_chain(steps: int) -> int:
+    number = 0
+    for _ in range(steps):
+        number = await add_one_and_note_the_time(number)
     return number
 
 
@@ -65,10 +80,14 @@ async def measure_w3_flow(url: str, *, few: int = 1000, many: int = 10_000) -> t
     """Seconds for the smaller spread and for the larger one, on an engine that has done this before."""
     async with working_engine(url, COMPILED) as engine:
         await engine.run(spread, few)
-        return await _seconds(engine, few), await _seconds(engine, many)
+        return await seconds_of(engine, spread, few), await seconds_of(engine, spread, many)
 
 
-async def _seconds(engine: hf.Engine, width: int) -> float:
-    started = time.perf_counter()
-    await engine.run(spread, width)
-    return time.perf_counter() - started
+async def measure_w7_flow(url: str, *, steps: int = 10_000) -> tuple[float, float]:
+    """Milliseconds a step of one long run, and its last 500 steps to its first 500."""
+    async with working_engine(url, COMPILED) as engine:
+        await engine.run(chain, 100)
+        _STEP_TIMES.clear()
+        with Cost.of(steps) as cost:
+            await engine.run(timed_chain, steps)
+    return cost.wall_ms, last_to_first(_STEP_TIMES)

@@ -1,4 +1,4 @@
-"""W1, W2 and W7 for functions: the same chains of steps as those of the DAGs, written as code."""
+"""W1, W2, W3 and W7 for functions: the same steps as those of the DAGs, written as code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import holdfast as hf
-from benchmarks.throughput import EDGE, Cost, working_engine
+from benchmarks.throughput import Cost, last_to_first, seconds_of, working_engine
 from holdfast.authoring.registry import Registry
 
 CHAINS = Registry()
@@ -30,6 +30,11 @@ async def chain(steps: int) -> int:
     for _ in range(steps):
         number = await add_one(number)
     return number
+
+
+@hf.workflow(registry=CHAINS)
+async def spread(width: int) -> int:
+    return sum(await asyncio.gather(*(add_one(number) for number in range(width))))
 
 
 @hf.workflow(registry=CHAINS)
@@ -68,6 +73,13 @@ async def measure_w2_functions(url: str, *, runs: int = 2000, steps: int = 3) ->
         return await many_functions(engine, runs, steps)
 
 
+async def measure_w3_function(url: str, *, few: int = 1000, many: int = 10_000) -> tuple[float, float]:
+    """Seconds for the smaller spread and for the larger one, on an engine that has done this before."""
+    async with working_engine(url, CHAINS) as engine:
+        await engine.run(spread, few)
+        return await seconds_of(engine, spread, few), await seconds_of(engine, spread, many)
+
+
 async def measure_w7_function(url: str, *, steps: int = 10_000) -> tuple[float, float]:
     """Milliseconds a step of one long run, and its last 500 steps to its first 500."""
     async with working_engine(url, CHAINS) as engine:
@@ -75,6 +87,4 @@ async def measure_w7_function(url: str, *, steps: int = 10_000) -> tuple[float, 
         _STEP_TIMES.clear()
         with Cost.of(steps) as cost:
             await engine.run(timed_chain, steps)
-    edge = min(EDGE, steps // 4)
-    last = (_STEP_TIMES[-1] - _STEP_TIMES[-edge]) / (_STEP_TIMES[edge - 1] - _STEP_TIMES[0])
-    return cost.wall_ms, last
+    return cost.wall_ms, last_to_first(_STEP_TIMES)

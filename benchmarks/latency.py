@@ -7,20 +7,22 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
 
 import holdfast as hf
-from benchmarks.chains import ECHOES, echo
+from benchmarks.chains import ECHOES
 
 READY = "working"
+Echo = Callable[[str], Awaitable[str]]
 
 
-async def measure_w4_here(url: str, samples: int) -> tuple[float, float]:
+async def measure_w4_here(url: str, echo: Echo, samples: int) -> tuple[float, float]:
     """Median and 99th percentile in milliseconds."""
     async with hf.Engine(url, registry=ECHOES) as engine, engine.worker():
-        return await _start_to_result(engine, samples)
+        return await _start_to_result(engine, echo, samples)
 
 
-async def measure_w4_elsewhere(url: str, samples: int) -> tuple[float, float]:
+async def measure_w4_elsewhere(url: str, echo: Echo, samples: int) -> tuple[float, float]:
     """The same with the worker in a process of its own: the result has to be noticed from outside."""
     async with hf.Engine(url, registry=ECHOES) as engine:
         worker = subprocess.Popen(  # noqa: ASYNC220 - started before anything is measured
@@ -29,13 +31,13 @@ async def measure_w4_elsewhere(url: str, samples: int) -> tuple[float, float]:
         try:
             assert worker.stdout is not None
             worker.stdout.readline()
-            return await _start_to_result(engine, samples)
+            return await _start_to_result(engine, echo, samples)
         finally:
             worker.terminate()
             worker.communicate()
 
 
-async def _start_to_result(engine: hf.Engine, samples: int) -> tuple[float, float]:
+async def _start_to_result(engine: hf.Engine, echo: Echo, samples: int) -> tuple[float, float]:
     for _ in range(10):
         await engine.run(echo, "warm")
     taken = []

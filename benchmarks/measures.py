@@ -79,6 +79,16 @@ W3_MANY = Measure(
     unit="s",
     targets={POSTGRES: 1.2, SQLITE: 1.0},
 )
+W3_FUNCTION_FEW = Measure(
+    name="W3",
+    quantity="W3 seconds",
+    what="a function's gather of 1,000",
+    unit="s",
+    targets={POSTGRES: 0.12, SQLITE: 0.1},
+)
+W3_FUNCTION_MANY = Measure(
+    name="W3", what="a function's gather of 10,000", unit="s", targets={POSTGRES: 1.2, SQLITE: 1.0}
+)
 W3_FLOW_FEW = Measure(
     name="W3", quantity="W3 seconds", what="a flow's spread of 1,000", unit="s", targets={POSTGRES: 0.12, SQLITE: 0.1}
 )
@@ -110,10 +120,44 @@ W4_OTHER_P50 = Measure(
 W4_OTHER_P99 = Measure(
     name="W4", what="start to result, other process, p99", unit="ms", targets={POSTGRES: 5.0, SQLITE: 4.0}
 )
+W4_FUNCTION_HERE_P50 = Measure(
+    name="W4",
+    quantity="W4 p50",
+    what="a function's start to result, same process, p50",
+    unit="ms",
+    limit="one_commit",
+    commits=3,
+    targets={POSTGRES: 2.0, SQLITE: 1.5},
+)
+W4_FUNCTION_HERE_P99 = Measure(
+    name="W4",
+    quantity="W4 p99",
+    what="a function's start to result, same process, p99",
+    unit="ms",
+    targets={POSTGRES: 5.0, SQLITE: 4.0},
+)
+W4_FUNCTION_OTHER_P50 = Measure(
+    name="W4",
+    what="a function's start to result, other process, p50",
+    unit="ms",
+    limit="one_commit",
+    commits=3,
+    targets={POSTGRES: 2.0, SQLITE: 1.5},
+)
+W4_FUNCTION_OTHER_P99 = Measure(
+    name="W4", what="a function's start to result, other process, p99", unit="ms", targets={POSTGRES: 5.0, SQLITE: 4.0}
+)
 W5 = Measure(
     name="W5",
     quantity="W5 seconds",
     what="runs waiting, events sent, all finished",
+    unit="s",
+    targets={POSTGRES: 0.3, SQLITE: 0.25},
+)
+W5_FLOWS = Measure(
+    name="W5",
+    quantity="W5 seconds",
+    what="flows waiting, events sent, all finished",
     unit="s",
     targets={POSTGRES: 0.3, SQLITE: 0.25},
 )
@@ -131,6 +175,20 @@ W6_P99 = Measure(
     unit="ms",
     targets={POSTGRES: 20.0, SQLITE: 20.0},
 )
+W6_FLOWS_P50 = Measure(
+    name="W6",
+    quantity="W6 p50",
+    what="flows sleeping 1 s, lateness p50",
+    unit="ms",
+    targets={POSTGRES: 5.0, SQLITE: 5.0},
+)
+W6_FLOWS_P99 = Measure(
+    name="W6",
+    quantity="W6 p99",
+    what="flows sleeping 1 s, lateness p99",
+    unit="ms",
+    targets={POSTGRES: 20.0, SQLITE: 20.0},
+)
 W7_STEP = Measure(name="W7", what="one long run, a step", unit="ms", limit="one_commit")
 W7_GROWTH = Measure(
     name="W7", what="a step of a long run to one of a tenth", unit="x", targets={POSTGRES: 1.3, SQLITE: 1.3}
@@ -139,6 +197,10 @@ W7_LAST = Measure(name="W7", what="the last 500 steps to the first 500", unit="x
 W7_FUNCTION = Measure(name="W7", what="one long function, a step", unit="ms", limit="one_commit")
 W7_FUNCTION_LAST = Measure(
     name="W7", what="a long function, last 500 steps to first", unit="x", targets={POSTGRES: 1.1, SQLITE: 1.1}
+)
+W7_FLOW = Measure(name="W7", what="one long flow, a step", unit="ms", limit="one_commit")
+W7_FLOW_LAST = Measure(
+    name="W7", what="a long flow, last 500 steps to first", unit="x", targets={POSTGRES: 1.1, SQLITE: 1.1}
 )
 W7_RESTART = Measure(
     name="W7", what="killed at the middle, restart to new step", unit="s", targets={POSTGRES: 0.5, SQLITE: 0.5}

@@ -13,11 +13,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from benchmarks import deciders, graphs
+from benchmarks import deciders, graphs, waiting
+from benchmarks.chains import echo, echoes
 from benchmarks.crowd import measure_crowd
 from benchmarks.fan_out import measure_w3
-from benchmarks.flows import measure_w1_flow, measure_w2_flows, measure_w3_flow
-from benchmarks.functions import measure_w1_function, measure_w2_functions, measure_w7_function
+from benchmarks.flows import measure_w1_flow, measure_w2_flows, measure_w3_flow, measure_w7_flow
+from benchmarks.functions import (
+    measure_w1_function,
+    measure_w2_functions,
+    measure_w3_function,
+    measure_w7_function,
+)
 from benchmarks.killed import measure_killed
 from benchmarks.latency import measure_w4_elsewhere, measure_w4_here
 from benchmarks.limits import batched_steps_per_second, one_commit_ms
@@ -25,7 +31,6 @@ from benchmarks.measures import POSTGRES, SQLITE
 from benchmarks.sizes import Sizes
 from benchmarks.startup import bare_python_seconds, first_result, import_ms
 from benchmarks.throughput import Cost, measure_w1, measure_w2, measure_w7
-from benchmarks.waiting import measure_w5, measure_w6, measure_weight
 from holdfast.runtime.garbage import collect_less_often
 
 # Measured as in a worker's process, whose garbage collector `holdfast worker` sets; the peers' programs do the same
@@ -111,6 +116,12 @@ def w3_dag(url: str, sizes: Sizes) -> Values:
 
 
 @cell("W3")
+def w3_function(url: str, sizes: Sizes) -> Values:
+    few, many = asyncio.run(measure_w3_function(url, few=sizes.w3_few, many=sizes.w3_many))
+    return {"W3_FUNCTION_FEW": few, "W3_FUNCTION_MANY": many}
+
+
+@cell("W3")
 def w3_flow(url: str, sizes: Sizes) -> Values:
     few, many = asyncio.run(measure_w3_flow(url, few=sizes.w3_few, many=sizes.w3_many))
     return {"W3_FLOW_FEW": few, "W3_FLOW_MANY": many}
@@ -118,25 +129,48 @@ def w3_flow(url: str, sizes: Sizes) -> Values:
 
 @cell("W4")
 def w4_here(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(measure_w4_here(url, sizes.w4_samples))
+    middle, late = asyncio.run(measure_w4_here(url, echo, sizes.w4_samples))
     return {"W4_HERE_P50": middle, "W4_HERE_P99": late}
 
 
 @cell("W4")
 def w4_elsewhere(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(measure_w4_elsewhere(url, sizes.w4_samples))
+    middle, late = asyncio.run(measure_w4_elsewhere(url, echo, sizes.w4_samples))
     return {"W4_OTHER_P50": middle, "W4_OTHER_P99": late}
+
+
+@cell("W4")
+def w4_function_here(url: str, sizes: Sizes) -> Values:
+    middle, late = asyncio.run(measure_w4_here(url, echoes, sizes.w4_samples))
+    return {"W4_FUNCTION_HERE_P50": middle, "W4_FUNCTION_HERE_P99": late}
+
+
+@cell("W4")
+def w4_function_elsewhere(url: str, sizes: Sizes) -> Values:
+    middle, late = asyncio.run(measure_w4_elsewhere(url, echoes, sizes.w4_samples))
+    return {"W4_FUNCTION_OTHER_P50": middle, "W4_FUNCTION_OTHER_P99": late}
 
 
 @cell("W5")
 def w5_functions(url: str, sizes: Sizes) -> Values:
-    return {"W5": asyncio.run(measure_w5(url, runs=sizes.waiting_runs))}
+    return {"W5": asyncio.run(waiting.measure_w5(url, waiting.waits_for_go, runs=sizes.waiting_runs))}
+
+
+@cell("W5")
+def w5_flows(url: str, sizes: Sizes) -> Values:
+    return {"W5_FLOWS": asyncio.run(waiting.measure_w5(url, waiting.flow_waits_for_go, runs=sizes.waiting_runs))}
 
 
 @cell("W6")
 def w6_functions(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(measure_w6(url, runs=sizes.waiting_runs))
+    middle, late = asyncio.run(waiting.measure_w6(url, waiting.sleeps, runs=sizes.waiting_runs))
     return {"W6_P50": middle, "W6_P99": late}
+
+
+@cell("W6")
+def w6_flows(url: str, sizes: Sizes) -> Values:
+    middle, late = asyncio.run(waiting.measure_w6(url, waiting.flow_sleeps, runs=sizes.waiting_runs))
+    return {"W6_FLOWS_P50": middle, "W6_FLOWS_P99": late}
 
 
 @cell("W7")
@@ -149,6 +183,12 @@ def w7_dag(url: str, sizes: Sizes) -> Values:
 def w7_function(url: str, sizes: Sizes) -> Values:
     a_step, last = asyncio.run(measure_w7_function(url, steps=sizes.w7_long))
     return {"W7_FUNCTION": a_step, "W7_FUNCTION_LAST": last}
+
+
+@cell("W7")
+def w7_flow(url: str, sizes: Sizes) -> Values:
+    a_step, last = asyncio.run(measure_w7_flow(url, steps=sizes.w7_long))
+    return {"W7_FLOW": a_step, "W7_FLOW_LAST": last}
 
 
 @cell("W7")
@@ -195,7 +235,7 @@ def crowd(url: str, sizes: Sizes) -> Values:
 
 @cell("crowd")
 def crowd_weight(url: str, sizes: Sizes) -> Values:
-    return {"CROWD_WEIGHT": measure_weight(url, runs=sizes.weighed)}
+    return {"CROWD_WEIGHT": waiting.measure_weight(url, runs=sizes.weighed)}
 
 
 @cell("deciders")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -78,6 +78,19 @@ async def many_runs(engine: hf.Engine, dag: type[hf.Dag], runs: int) -> Cost:
     return cost
 
 
+async def seconds_of(engine: hf.Engine, workflow: Callable[[int], Awaitable[int]], given: int) -> float:
+    """From the start of one run to its result."""
+    started = time.perf_counter()
+    await engine.run(workflow, given)
+    return time.perf_counter() - started
+
+
+def last_to_first(times: list[float]) -> float:
+    """What the last steps of a long run took, to what the first took, from the moments at which they were done."""
+    edge = min(EDGE, len(times) // 4)
+    return (times[-1] - times[-edge]) / (times[edge - 1] - times[0])
+
+
 async def measure_w1(url: str, *, steps: int = 100, warm_up: int = 3) -> Cost:
     """Warm: the server caches plans and Python its bytecode in the first runs."""
     registry = Registry()
@@ -109,5 +122,4 @@ async def measure_w7(url: str, *, short: int = 1000, long: int = 10_000) -> tupl
         await engine.run(small())
         a_step = (await one_run(engine, large)).wall_ms
         growth = a_step / (await one_run(engine, small)).wall_ms
-    edge = min(EDGE, len(times) // 4)
-    return a_step, growth, (times[-1] - times[-edge]) / (times[edge - 1] - times[0])
+    return a_step, growth, last_to_first(times)

@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
 
 import psutil
 
@@ -28,6 +29,12 @@ async def waits_for_go() -> int:
     return (await hf.wait_for(go)).value
 
 
+@hf.flow(registry=WAITING)
+async def flow_waits_for_go() -> int:
+    told = await hf.wait_for(go)
+    return told.value
+
+
 @hf.action(registry=WAITING)
 async def note_how_late(due_seconds: float) -> None:
     _LATE_MS.append((time.time() - due_seconds) * 1000)
@@ -40,21 +47,34 @@ async def sleeps(seconds: float) -> None:
     await note_how_late(due)
 
 
+@hf.action(registry=WAITING)
+async def in_so_many(seconds: float) -> float:
+    return time.time() + seconds
+
+
+@hf.flow(registry=WAITING)
+async def flow_sleeps(seconds: float) -> None:
+    """A flow has to ask an action for the time: what it takes to record that is counted as late."""
+    due = await in_so_many(seconds)
+    await hf.sleep(seconds=seconds)
+    await note_how_late(due)
+
+
 async def wait_until_all_wait(engine: hf.Engine, runs: int) -> None:
     """Until this many runs are suspended and nothing moves any more."""
     while (await engine.stats()).store.runs.get("suspended", 0) < runs:  # noqa: ASYNC110 - nobody would set an Event
         await asyncio.sleep(0.02)
 
 
-async def measure_w5(url: str, *, runs: int = 1000) -> float:
+async def measure_w5(url: str, waits: Callable[[], Awaitable[int]], *, runs: int = 1000) -> float:
     """Seconds from the first send to the last result."""
     async with working_engine(url, WAITING) as engine:
-        await _send_to_all(engine, max(1, runs // 10))
-        return await _send_to_all(engine, runs)
+        await _send_to_all(engine, waits, max(1, runs // 10))
+        return await _send_to_all(engine, waits, runs)
 
 
-async def _send_to_all(engine: hf.Engine, runs: int) -> float:
-    handles = await asyncio.gather(*(engine.start(waits_for_go) for _ in range(runs)))
+async def _send_to_all(engine: hf.Engine, waits: Callable[[], Awaitable[int]], runs: int) -> float:
+    handles = await asyncio.gather(*(engine.start(waits) for _ in range(runs)))
     await wait_until_all_wait(engine, runs)
     started = time.perf_counter()
     await asyncio.gather(*(engine.send(go, number, to=handle) for number, handle in enumerate(handles)))
@@ -64,15 +84,17 @@ async def _send_to_all(engine: hf.Engine, runs: int) -> float:
     return seconds
 
 
-async def measure_w6(url: str, *, runs: int = 1000, seconds: float = 1.0) -> tuple[float, float]:
+async def measure_w6(
+    url: str, sleeper: Callable[[float], Awaitable[None]], *, runs: int = 1000, seconds: float = 1.0
+) -> tuple[float, float]:
     """How late the sleepers go on, from the moment that was due for each: median and 99th percentile in milliseconds.
 
     They are started one after another: a thousand that are due at the same moment would measure throughput.
     """
     async with working_engine(url, WAITING) as engine:
-        await asyncio.gather(*[engine.run(sleeps, 0.01) for _ in range(max(1, runs // 10))])
+        await asyncio.gather(*[engine.run(sleeper, 0.01) for _ in range(max(1, runs // 10))])
         _LATE_MS.clear()
-        handles = [await engine.start(sleeps, seconds) for _ in range(runs)]
+        handles = [await engine.start(sleeper, seconds) for _ in range(runs)]
         await asyncio.gather(*(handle.result() for handle in handles))
     return statistics.median(_LATE_MS), statistics.quantiles(_LATE_MS, n=100)[98]
 

@@ -165,7 +165,6 @@ class ContinueAs(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 class SendEvent(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     """An event for one run. Identity: its id."""
 
-    locked: ClassVar[bool] = True
     event: str
     name: str
     payload: bytes = b"null"

@@ -10,7 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.changes import Changes, Query
+from holdfast.core.function_operations import TURN
+from holdfast.core.queries import Attempts, WaitsOf
 from holdfast.core.rows import (
+    BLOCKED,
     CHECKPOINTS,
     EFFECT,
     ENDED,
@@ -23,6 +26,7 @@ from holdfast.core.rows import (
     SNAPSHOTS,
     STREAM,
     SUSPENDED,
+    WAITS,
     WORK,
     Key,
     Run,
@@ -33,6 +37,8 @@ from holdfast.core.rows import (
 # Rows that are written and not read again by those who wrote them: the state is remembered, not what it came from.
 NOT_REMEMBERED: Final[frozenset[Table[Any]]] = frozenset({STREAM, OBSERVATIONS, SNAPSHOTS, CHECKPOINTS, RECORDED})
 NOTES_LIMIT: Final = 1_000  # of rows that are gone and of questions that were answered
+WAITING_LIMIT: Final = 2_000  # functions that wait, of which more is remembered than their own row: a kilobyte each
+_TURN: Final = frozenset({TURN})
 _NONE: Final[frozenset[Any]] = frozenset()  # most runs have nothing to note, and a set takes 200 bytes
 
 
@@ -86,11 +92,13 @@ class RowCache:
 
     def __init__(self, limit_rows: int = 200_000) -> None:
         self.runs: OrderedDict[str, CachedRun] = OrderedDict()
+        self._waiting: OrderedDict[str, None] = OrderedDict()  # those that an event finds remembered
         self._limit = limit_rows
         self._count = 0
 
     def clear(self) -> None:
         self.runs.clear()
+        self._waiting.clear()
         self._count = 0
 
     def drop(self, run: str) -> None:
@@ -154,6 +162,7 @@ class RowCache:
                     cached.note_deleted(table, table.key(row))
                     if table is WORK:
                         shortened.append(row.run)
+        waiting: list[Run] = []
         left: set[str] = set()  # whose rows are not kept
         for row in changes.rows(RUNS):
             if row.status in ENDED:  # nothing more will be decided about it soon
@@ -163,10 +172,8 @@ class RowCache:
                 deciders.append(row.id)
             elif row.model == "graph" and ((before := self.run_row(row.id)) is None or before.base != row.base):
                 stepped.append(row.id)
-            elif row.status == SUSPENDED:  # very many may wait; whatever wakes one reads what it needs
-                self.drop(row.id)
-                self.learn(RUNS, _sharing_texts(row))
-                left.add(row.id)
+            elif row.status == SUSPENDED:
+                waiting.append(row)
         for row in changes.inserts.get(RUNS, ()):
             if row.id not in left:
                 self.of_run(row.id).whole = True
@@ -183,6 +190,8 @@ class RowCache:
         for run in (*deciders, *stepped, *shortened):
             if (cached := runs.get(run)) is not None and cached.run is not None:
                 cached.since = cached.run.version
+        for row in waiting:
+            self._keep_what_wakes(row)
         if self._count > self._limit:
             self.trim()
 
@@ -221,6 +230,35 @@ class RowCache:
                 self._count += 1
                 cached.since = row.version
             cached.run = row
+
+    def _keep_what_wakes(self, run: Run) -> None:
+        """The run waits, maybe for long: of a function its waits and its turn are kept, which an event moves.
+
+        Of those that wait longest, and of other models, only the run's own row is: whatever wakes one reads what it
+        needs, and very many may wait.
+        """
+        cached, turn_key = self.of_run(run.id), (run.id, TURN, 1)
+        turn = cached.rows.get(WORK, {}).get(turn_key)
+        knows_waits = cached.whole or WaitsOf(run.id) in cached.answered
+        # Its first attempt is the last there is: only its end could lead to another. A claim of it changes its token.
+        if run.model != "function" or not knows_waits or turn is None or turn.status not in (BLOCKED, READY):
+            self._keep_row(run)
+            return
+        self._count -= len(cached)
+        cached.rows = {WORK: {turn_key: turn}, WAITS: cached.rows.get(WAITS, {})}
+        cached.absent, cached.whole, cached.since = _NONE, False, run.version
+        cached.answered = {WaitsOf(run.id), Attempts(run.id, _TURN)}
+        self._count += len(cached)
+        self._waiting[run.id] = None
+        self._waiting.move_to_end(run.id)
+        if len(self._waiting) > WAITING_LIMIT:
+            longest, _ = self._waiting.popitem(last=False)
+            if (row := self.run_row(longest)) is not None and row.status == SUSPENDED:
+                self._keep_row(row)
+
+    def _keep_row(self, run: Run) -> None:
+        self.drop(run.id)
+        self.learn(RUNS, _sharing_texts(run))
 
     def _forget_settled(self, deciders: list[str], changes: Changes) -> None:
         """Instances live long: what is folded or settled is not kept. Only unique keys rely on its absence then."""

@@ -66,7 +66,7 @@ class EventOperations:
         run = view.run(op.run)
         if run is None:
             return TargetNotFound()
-        known = view.get(INPUTS, (op.run, op.event))
+        known = view.probe(INPUTS, (op.run, op.event))
         if known is not None:  # K8, and I12: the same id applies once
             return Delivered(op.run) if known.answer == "delivered" else Queued(op.event)
         if run.model == DECIDER:
