@@ -146,6 +146,22 @@ def test_the_signature_is_the_same_in_every_process_and_release() -> None:
     assert diamond().signature == "15f1e3c55241c3e3"
 
 
+@pytest.mark.parametrize(
+    ("name", "signature"),
+    [
+        ("a", "375af3bab3c62226"),
+        ("größe", "82a584ea864d6108"),
+        ("a\x7fb", "e3e1352626e2c2de"),
+        ('a "quoted"\n\t\x01 one\\', "8830a0a81a3d317d"),
+        ("\u2028\U0001f600", "2938b9b19872fd3e"),
+    ],
+)
+def test_the_signature_is_the_same_in_every_release_whatever_a_node_is_called(name: str, signature: str) -> None:
+    """And whatever its numbers are: they are written as Python's own JSON has them."""
+    policy = NodePolicy(retry=Retry(attempts=3, base=1e-7, cap=1e16), timeout_seconds=0.1)
+    assert Graph((Node(id="n", name=name, job="work", args=b"[1]", policy=policy),)).signature == signature
+
+
 def test_a_graph_cannot_be_changed_but_copied_and_pickled() -> None:
     graph = diamond()
     with pytest.raises(AttributeError):

@@ -200,4 +200,6 @@ def _given_retry(work: Work, policy: Retry) -> Retry:
 def _retry(node: Node, ready: NodeCall) -> Retry:
     """A stored graph holds numbers; what is worth retrying is the code's to say."""
     numbers = node.policy.retry
+    if numbers.retry_on == ready.retry_on:  # as by default: not made and checked once more
+        return numbers
     return Retry(attempts=numbers.attempts, base=numbers.base, cap=numbers.cap, retry_on=ready.retry_on)
