@@ -163,13 +163,13 @@ def w5_flows(url: str, sizes: Sizes) -> Values:
 
 @cell("W6")
 def w6_functions(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(waiting.measure_w6(url, waiting.sleeps, runs=sizes.waiting_runs))
+    middle, late = asyncio.run(waiting.measure_w6(url, waiting.start_function, runs=sizes.waiting_runs))
     return {"W6_P50": middle, "W6_P99": late}
 
 
 @cell("W6")
 def w6_flows(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(waiting.measure_w6(url, waiting.flow_sleeps, runs=sizes.waiting_runs))
+    middle, late = asyncio.run(waiting.measure_w6(url, waiting.start_flow, runs=sizes.waiting_runs))
     return {"W6_FLOWS_P50": middle, "W6_FLOWS_P99": late}
 
 

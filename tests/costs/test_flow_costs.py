@@ -83,6 +83,32 @@ async def one_then_many(width: int) -> int:
     return sum(await asyncio.gather(*[add_one(first) for _ in range(width)]))
 
 
+@pytest.mark.parametrize("store", ["sqlite_url", "postgres_url"])
+async def test_k5_a_flow_that_has_slept_goes_on_without_reading_its_rows(
+    store: str, request: pytest.FixtureRequest
+) -> None:
+    """K5: those that have not waited for long are remembered as any run that moves."""
+    registry = Registry()
+
+    @hf.action(registry=registry)
+    async def at_once(number: int) -> int:
+        return number
+
+    @hf.flow(registry=registry)
+    async def sleeper(number: int) -> int:
+        first = await at_once(number)
+        await hf.sleep(seconds=0.2)
+        return first + await at_once(2)
+
+    commits: list[Commit] = []
+    url = request.getfixturevalue(store)
+    async with hf.Engine(url, registry=registry, **ONLY_STEPS) as engine, engine.worker():
+        engine.coordinator.observers.append(commits.append)
+        assert await engine.run(sleeper, 1, timeout=60) == 3
+    assert "suspended" in [run.status for commit in commits for run in commit.runs]
+    assert not any(commit.locked for commit in commits)
+
+
 async def test_k6_a_spread_that_is_decided_without_anything_in_memory_reads_in_a_few_rounds(postgres_url: str) -> None:
     """K6: whether its elements exist is asked for all of them at once, and not for one after another."""
     async with hf.Engine(postgres_url, registry=WIDE, **ONLY_STEPS) as engine:

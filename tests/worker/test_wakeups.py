@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast as hf
+from holdfast.core.operations import Handed
 from holdfast.core.rows import COMPLETED, LOST, Run
 from holdfast.runtime import watch
 from holdfast.runtime.postgres_server import PostgresServer
+from holdfast.store.contract import ClaimRequest
 from tests.endtoend.programs import app, journal
 from tests.worker.support import HURRY, Processes, assert_sound, counted, engine_on, statuses, until
 
@@ -47,6 +50,43 @@ async def test_k11_commits_of_the_same_process_alone_wake_its_worker(url: str) -
         assert await engine.run(flaky, timeout=SOON_SECONDS) == 3
 
 
+async def test_k11_what_came_while_all_slots_were_lent_is_taken_when_they_are_given_back(url: str) -> None:
+    """A completion lends every free slot to what it makes ready, for as long as it is written."""
+    registry, quick, _ = make_registry()
+    engine = engine_on(url, registry, **NEVER, notify=False)
+    async with engine, engine.worker() as worker:
+        await until(lambda: counted(engine, "claims") >= 1, "the worker has looked once, and sleeps")
+        lent = worker.lend()
+        handle = await engine.start(quick, 1)
+        await until(lambda: worker._backlog, "it has noted that there is no room for what is ready")
+        worker.take_back(lent)
+        assert await handle.result(timeout=SOON_SECONDS) == 1
+
+
+async def test_k11_what_is_due_while_all_slots_are_lent_is_taken_when_they_are_given_back(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slots are lent while the claim is under way: when it comes back there is nothing to claim, and no room."""
+    registry, quick, _ = make_registry()
+    engine = engine_on(url, registry, **NEVER, notify=False)
+    async with engine, engine.worker() as worker:
+        await until(lambda: counted(engine, "claims") >= 1, "the worker has looked once, and sleeps")
+        claim, lent = engine.store.claim, []
+
+        async def claim_while_lending(request: ClaimRequest) -> list[Handed]:
+            handed = await claim(request)
+            lent.append(worker.lend())
+            return handed
+
+        with monkeypatch.context() as patched:
+            patched.setattr(engine.store, "claim", claim_while_lending)
+            handle = await engine.start(quick, 1, at=datetime.now(UTC) + timedelta(seconds=0.2))
+            await until(lambda: bool(lent), "the worker has looked again, and waits for the time")
+        await until(lambda: worker._backlog, "the time has come, and there is no room")
+        worker.take_back(sum(lent))
+        assert await handle.result(timeout=SOON_SECONDS) == 1
+
+
 async def test_k11_announcements_of_other_processes_alone_wake_a_worker(shared_url: str) -> None:
     """K11: NOTIFY on PostgreSQL, the change of the file on SQLite; the waiting starter hears of the end, too."""
     registry, quick, flaky = make_registry()
@@ -55,6 +95,33 @@ async def test_k11_announcements_of_other_processes_alone_wake_a_worker(shared_u
         await until(lambda: counted(server, "claims") >= 1, "the worker has looked once, and sleeps")
         assert await starter.run(quick, 1, timeout=SOON_SECONDS) == 1
         assert await starter.run(flaky, timeout=SOON_SECONDS) == 3
+
+
+async def test_k11_results_that_are_asked_for_together_are_looked_up_together(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of runs that have ended, or that another process started: one statement, whoever waits."""
+    registry, quick, _ = make_registry()
+    engine = engine_on(url, registry, **NEVER)
+    async with engine, engine.worker():
+        handles = await asyncio.gather(*(engine.start(quick, number) for number in range(50)))
+        for handle in handles:
+            await handle.result(timeout=SOON_SECONDS)
+        looked: list[int] = []
+        runs = engine.store.runs
+
+        async def counted_runs(ids: Sequence[str], **how: Any) -> list[Run]:
+            looked.append(len(ids))
+            return await runs(ids, **how)
+
+        monkeypatch.setattr(engine.store, "runs", counted_runs)
+        asked = (*handles, engine.get("no such run"))
+        answers = await asyncio.gather(
+            *(handle.result(timeout=SOON_SECONDS) for handle in asked), return_exceptions=True
+        )
+        assert answers[:-1] == list(range(50))
+        assert isinstance(answers[-1], hf.UnknownWorkflow)
+        assert looked == [51]
 
 
 async def test_k11_one_slow_answer_does_not_keep_a_lone_waiter_from_the_next_hint(

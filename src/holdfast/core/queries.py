@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from holdfast.core.changes import Query
 from holdfast.core.rows import (
     CHECKPOINTS,
     DEAD_EVENT,
@@ -44,7 +45,6 @@ from holdfast.core.rows import (
     Wait,
     Work,
 )
-from holdfast.core.view import Query
 
 
 class RunByKey(Query, frozen=True, gc=False):

@@ -37,7 +37,8 @@ from holdfast.core.rows import (
 # Rows that are written and not read again by those who wrote them: the state is remembered, not what it came from.
 NOT_REMEMBERED: Final[frozenset[Table[Any]]] = frozenset({STREAM, OBSERVATIONS, SNAPSHOTS, CHECKPOINTS, RECORDED})
 NOTES_LIMIT: Final = 1_000  # of rows that are gone and of questions that were answered
-WAITING_LIMIT: Final = 2_000  # functions that wait, of which more is remembered than their own row: a kilobyte each
+WAITING_LIMIT: Final = 2_000  # runs that wait, of which more is remembered than their own row: a kilobyte or two each
+FEW_ROWS: Final = 20
 _TURN: Final = frozenset({TURN})
 _NONE: Final[frozenset[Any]] = frozenset()  # most runs have nothing to note, and a set takes 200 bytes
 
@@ -232,29 +233,35 @@ class RowCache:
             cached.run = row
 
     def _keep_what_wakes(self, run: Run) -> None:
-        """The run waits, maybe for long: of a function its waits and its turn are kept, which an event moves.
-
-        Of those that wait longest, and of other models, only the run's own row is: whatever wakes one reads what it
-        needs, and very many may wait.
+        """The run waits, maybe for long: what moves it on is kept. Of those that wait longest, and where that is not
+        known or much, only the run's own row is: very many may wait, and whatever wakes one then reads what it needs.
         """
-        cached, turn_key = self.of_run(run.id), (run.id, TURN, 1)
-        turn = cached.rows.get(WORK, {}).get(turn_key)
-        knows_waits = cached.whole or WaitsOf(run.id) in cached.answered
-        # Its first attempt is the last there is: only its end could lead to another. A claim of it changes its token.
-        if run.model != "function" or not knows_waits or turn is None or turn.status not in (BLOCKED, READY):
+        cached = self.of_run(run.id)
+        known = self._strip(run, cached) if run.model == "function" else cached.whole and len(cached) <= FEW_ROWS
+        if not known:
             self._keep_row(run)
             return
-        self._count -= len(cached)
-        cached.rows = {WORK: {turn_key: turn}, WAITS: cached.rows.get(WAITS, {})}
-        cached.absent, cached.whole, cached.since = _NONE, False, run.version
-        cached.answered = {WaitsOf(run.id), Attempts(run.id, _TURN)}
-        self._count += len(cached)
         self._waiting[run.id] = None
         self._waiting.move_to_end(run.id)
         if len(self._waiting) > WAITING_LIMIT:
             longest, _ = self._waiting.popitem(last=False)
             if (row := self.run_row(longest)) is not None and row.status == SUSPENDED:
                 self._keep_row(row)
+
+    def _strip(self, run: Run, cached: CachedRun) -> bool:
+        """Leave a function its waits and its turn, which an event moves; False if they are not all known."""
+        turn_key = (run.id, TURN, 1)
+        turn = cached.rows.get(WORK, {}).get(turn_key)
+        knows_waits = cached.whole or WaitsOf(run.id) in cached.answered
+        # Its first attempt is the last there is: only its end could lead to another. A claim of it changes its token.
+        if not knows_waits or turn is None or turn.status not in (BLOCKED, READY):
+            return False
+        self._count -= len(cached)
+        cached.rows = {WORK: {turn_key: turn}, WAITS: cached.rows.get(WAITS, {})}
+        cached.absent, cached.whole, cached.since = _NONE, False, run.version
+        cached.answered = {WaitsOf(run.id), Attempts(run.id, _TURN)}
+        self._count += len(cached)
+        return True
 
     def _keep_row(self, run: Run) -> None:
         self.drop(run.id)

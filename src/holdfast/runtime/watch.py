@@ -34,6 +34,8 @@ class Watch:
         self._for_others = 0  # who waits for something else than that a run has settled
         self._hint = asyncio.Event()
         self._poller: asyncio.Task[None] | None = None
+        self._unknown: set[str] = set()  # runs to look for: one statement for all who ask at the same moment
+        self._looker: asyncio.Task[frozenset[str] | None] | None = None
 
     def on_commit(self, commit: Commit) -> None:
         if waiting := self._waiting:
@@ -78,14 +80,9 @@ class Watch:
             async with _UNLIMITED if timeout is None else asyncio.timeout(timeout):
                 known = self._peek(run)
                 if known is None or wanted(known):
-                    try:
-                        rows = await self._store.runs([run])  # after registering: a commit in between is not missed
-                        for row in rows:
-                            self._tell(row)
-                        if not rows and not future.done():
-                            raise _no_such_run(run)
-                    except StoreUnavailable as error:  # as while polling: a lost connection ends no wait
-                        log.debug("looking for a result failed: %s", error)
+                    found = await self._look_for(run)  # after registering: a commit in between is not missed
+                    if found is not None and run not in found and not future.done():
+                        raise _no_such_run(run)
                 if not future.done() and self._store.shared and (self._poller is None or self._poller.done()):
                     self._poller = loop.create_task(self._poll(), name="holdfast-watch")
                 return await future
@@ -98,6 +95,24 @@ class Watch:
                     self._waiting[run] = waiters
                 else:
                     del self._waiting[run]
+
+    async def _look_for(self, run: str) -> frozenset[str] | None:
+        """The runs that there are, of those that were looked for with this one; None if the store did not answer."""
+        self._unknown.add(run)
+        if self._looker is None:
+            self._looker = asyncio.get_running_loop().create_task(self._look(), name="holdfast-look")
+        return await asyncio.shield(self._looker)  # others wait for it too
+
+    async def _look(self) -> frozenset[str] | None:
+        asked, self._unknown, self._looker = self._unknown, set(), None
+        try:
+            rows = await self._store.runs(sorted(asked))
+        except StoreUnavailable as error:  # as while polling: a lost connection ends no wait
+            log.debug("looking for results failed: %s", error)
+            return None
+        for row in rows:
+            self._tell(row)
+        return frozenset(row.id for row in rows)
 
     async def _poll(self) -> None:
         pause, now = FIRST_POLL_SECONDS, asyncio.get_running_loop().time

@@ -1,17 +1,17 @@
 """The worker: claims work it knows, keeps its leases, takes over from the dead, and stops politely.
 
-Theory of operation. One task claims, one keeps the worker's row alive, one looks after ourselves (items leased
-to us that we do not run) and after others (`caretaker.py`). Each item runs in a task; when it
-is settled, work that became ready may come back leased to us in the same commit (hand-over), and the
-same task goes on with it: a chain costs one commit a step and no poll. Where there is a backlog, slots are claimed for
-while the completions that leave them are written (`leaving.py`).
+Theory of operation. One task claims, one keeps the worker's row alive, one looks after ourselves (items leased to us
+that we do not run) and after others (`caretaker.py`). Each item runs in a task; when it is settled, work that became
+ready may come back leased to us in the same commit (hand-over), and the same task goes on with it: a chain costs one
+commit a step and no poll. Where there is a backlog, slots are claimed for while the completions that leave them are
+written (`leaving.py`).
 
-Wake-ups are hints (K11): a commit in this process, an announcement of another, a freed slot. The flag is
-cleared *before* the claim, so a hint that comes during it is not lost; and polling alone would suffice.
+Wake-ups are hints (K11): a commit in this process, an announcement of another, a freed slot. The flag is cleared
+*before* the claim, so a hint that comes during it is not lost; and polling alone would suffice.
 
-Losing the database stops nothing but progress: every loop backs off and tries again. Losing the lease
-(our row is gone: someone took over) means that whatever we still run is stale; it is asked to stop, and
-we enroll again under a new id, because an id that others have declared dead must not come back.
+Losing the database stops nothing but progress: every loop backs off and tries again. Losing the lease (our row is gone:
+someone took over) means that whatever we still run is stale; it is asked to stop, and we enroll again under a new id,
+because an id that others have declared dead must not come back.
 """
 
 from __future__ import annotations
@@ -282,6 +282,8 @@ class Worker:
 
     def take_back(self, slots: int) -> None:
         self._reserved -= slots
+        if self._backlog:  # somebody came meanwhile, and found no room
+            self._wake.set()
 
     def reserve(self) -> Offer | None:
         """One slot for a run that is about to be started here; give it back with `accept`."""
@@ -292,7 +294,7 @@ class Worker:
 
     def accept(self, handed: tuple[Handed, ...]) -> None:
         """Take what a start handed over, and give the reserved slot back."""
-        self._reserved -= 1
+        self.take_back(1)
         for item in handed:
             if not self._own.adopted(item.work):
                 self._launch(item)
@@ -368,7 +370,8 @@ class Worker:
 
     def _poll_seconds(self) -> float:
         poll = self._settings.poll_seconds * (0.8 + 0.4 * self._randomness.random())
-        return self._delayed.seconds_until(poll) if self.free > 0 else poll  # without room, who is due waits for a slot
+        # Without room who is due waits for a slot, once that is noted as a backlog: slots may be lent for a moment.
+        return poll if self.free == 0 and self._backlog else self._delayed.seconds_until(poll)
 
     def _on_flush(self, batch: Sequence[Submitted]) -> None:
         if self._backlog and self._leaving.note(batch):
@@ -382,10 +385,7 @@ class Worker:
             if work.status == "ready":
                 if work.kind == TURN:
                     self._stop_if_fenced(work)
-                if work.gate == 0:
-                    if work.queue in self.queues:
-                        self._wake.set()
-                elif work.queue in self.queues and self._delayed.note(work):
+                if work.queue in self.queues and (work.gate == 0 or self._delayed.note(work)):
                     self._wake.set()
             elif work.status == "cancelled" and work.worker == self.id:
                 self._ask_to_stop(self._running.get((work.run, work.node, work.attempt)))
