@@ -58,6 +58,17 @@ async def test_k5_an_event_for_a_function_that_runs_here_reads_nothing(site: Sit
         assert not unsound(await every_row(store))
 
 
+async def test_k4_a_run_that_somebody_has_just_claimed_stays_begun(site: Site) -> None:
+    """A claim makes a pending run a running one and leaves its version, so that nothing is decided on a pending one."""
+    async with opened_kernel(site) as (coordinator, store):
+        await coordinator.submit(start("r", lease=False))
+        assert len(await store.claim(claim_functions("other"))) == 1
+        assert await coordinator.submit(send("r", "e1", "a")) == Queued("e1")
+        rows = await every_row(store)
+        assert (rows["runs"][0].status, rows["runs"][0].mailbox) == ("running", 1)
+        assert rows["runs"][0].started is not None
+
+
 async def test_i12_the_same_event_again_is_answered_as_before(site: Site) -> None:
     """The key that proves the first one new is what the second one meets."""
     async with opened_kernel(site) as (coordinator, store):

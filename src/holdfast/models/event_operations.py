@@ -36,6 +36,7 @@ from holdfast.core.rows import (
     DEAD_EVENT,
     EVENTS,
     INPUTS,
+    PENDING,
     QUEUED_EVENT,
     RUNS,
     WAITS,
@@ -44,7 +45,7 @@ from holdfast.core.rows import (
     Run,
     Wait,
 )
-from holdfast.core.view import Query, View
+from holdfast.core.view import NotLoaded, Query, View
 from holdfast.models.decider_operations import open_inbox
 from holdfast.models.delivery import deliver
 
@@ -66,6 +67,8 @@ class EventOperations:
         run = view.run(op.run)
         if run is None:
             return TargetNotFound()
+        if view.optimistic and run.status == PENDING:  # a claim elsewhere begins it, and leaves its version (K4)
+            raise NotLoaded((RUNS, (op.run,)))
         known = view.probe(INPUTS, (op.run, op.event))
         if known is not None:  # K8, and I12: the same id applies once
             return Delivered(op.run) if known.answer == "delivered" else Queued(op.event)
