@@ -11,10 +11,12 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.coordinator import Commit, Coordinator
 from holdfast.core.errors import EngineClosed
-from holdfast.core.function_operations import Delivered, Queued
+from holdfast.core.function_operations import TURN, Delivered, Queued
+from holdfast.core.operations import LapseWork
 from holdfast.core.rows import EVENTS, WAITS
 from tests.functions.event_scripts import write_event_script
 from tests.functions.kernel_moves import (
@@ -22,6 +24,7 @@ from tests.functions.kernel_moves import (
     cancel,
     claim_functions,
     entries_of,
+    queued_call,
     result,
     returns,
     send,
@@ -221,6 +224,24 @@ async def test_i50_a_deadline_that_lost_takes_nothing_else_of_its_turn_down_with
         assert [row.topic for row in rows["waits"]] == ["end:child"]
         assert (await coordinator.submit(late)).verdict == "repeated"
         assert await every_row(store) == rows, "K8: said again, it changes nothing"
+
+
+async def test_k8_a_call_that_is_queued_again_after_executions_were_lost_is_the_one_that_there_is(site: Site) -> None:
+    """Executions that drivers lost have no rows: the first that has one has any number (seed 700706)."""
+    async with opened_kernel(site) as (coordinator, store):
+        await coordinator.submit(start("r"))
+        await coordinator.submit(LapseWork(run="r", node=TURN, attempt=1, token=1))
+        (handed,) = await store.claim(claim_functions())
+        third = replace(queued_call("0#1"), attempt=3, failures=1)
+        said = turn("r", attempt=2, token=handed.work.token, calls=(third,))
+        await coordinator.submit(said)
+        (claimed,) = await store.claim(claim_functions("other"))
+        assert (claimed.work.attempt, claimed.work.token) == (3, 1)
+        rows = await every_row(store)
+        coordinator.cache.clear()
+        await coordinator.submit(said)
+        again = await every_row(store)
+        assert again["work"] == rows["work"]
 
 
 # --- reading without the queue, and the end ------------------------------------------------------------------------

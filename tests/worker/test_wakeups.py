@@ -87,6 +87,25 @@ async def test_k11_what_is_due_while_all_slots_are_lent_is_taken_when_they_are_g
         assert await handle.result(timeout=SOON_SECONDS) == 1
 
 
+async def test_k11_what_a_claim_stepped_over_is_looked_for_once_more(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody had it locked, and left it as it was: nobody tells of that."""
+    registry, quick, _ = make_registry()
+    engine = engine_on(url, registry, **NEVER, notify=False, hand_over=False)
+    async with engine, engine.worker():
+        await until(lambda: counted(engine, "claims") >= 1, "the worker has looked once, and sleeps")
+        claim, stepped_over = engine.store.claim, []
+
+        async def claim_but_the_first_time(request: ClaimRequest) -> list[Handed]:
+            if stepped_over:
+                return await claim(request)
+            stepped_over.append(request)
+            return []
+
+        monkeypatch.setattr(engine.store, "claim", claim_but_the_first_time)
+        assert await engine.run(quick, 1, timeout=SOON_SECONDS) == 1
+        assert stepped_over
+
+
 async def test_k11_announcements_of_other_processes_alone_wake_a_worker(shared_url: str) -> None:
     """K11: NOTIFY on PostgreSQL, the change of the file on SQLite; the waiting starter hears of the end, too."""
     registry, quick, flaky = make_registry()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,7 +35,7 @@ from holdfast.core.function_operations import (
     stored_event_id,
 )
 from holdfast.core.operations import RECORDED, REPEATED, CompleteWork, Operation, Settled
-from holdfast.core.queries import Attempts, OpenWork, WaitsOf
+from holdfast.core.queries import AllWork, OpenWork, WaitsOf
 from holdfast.core.rows import (
     CALL,
     CANCELLED,
@@ -123,7 +124,7 @@ class FunctionOperations:
             run = self._give_back(view, run, sequence)
         for call in op.calls:
             if call.address.rpartition("|")[2] not in recorded:
-                run = self._queue(view, run, call)
+                run = self._queue(view, run, call, retried=op.attempt > 1)
         for wait in opens:
             run = self._open(view, run, wait)
         # Only what the driver has seen may be waited with: whatever else came in is delivered first.
@@ -280,15 +281,15 @@ class FunctionOperations:
             )
         return replace(run, remaining=run.remaining + len(topics))
 
-    def _queue(self, view: View, run: Run, call: QueuedCall) -> Run:
-        # Earlier attempts that were made elsewhere may have other numbers; a first one has its number to itself.
-        if call.attempt > 1 or view.probe(WORK, (run.id, call.address, call.attempt)) is not None:
-            earlier: list[Work] = view.find(Attempts(run.id, frozenset({call.address})))
-            if earlier and earlier[-1].status not in GAVE_UP and earlier[-1].status != CANCELLED:
-                return run  # K8
+    def _queue(self, view: View, run: Run, call: QueuedCall, *, retried: bool) -> Run:
+        # Executions that drivers made themselves, and lost, have no rows: the first that has one may have any number.
+        of_run = view.find(AllWork(run.id)) if retried else ()
+        earlier: list[Work] = sorted((work for work in of_run if work.node == call.address), key=attrgetter("attempt"))
+        if earlier and (earlier[-1].status in GAVE_UP or earlier[-1].status == CANCELLED):
             # The run had failed, which ended its calls, and was retried. (A failure that it was told of is recorded.)
-            last = earlier[-1].attempt if earlier else 0
-            call = replace(call, attempt=max(call.attempt, last + 1))
+            call = replace(call, attempt=max(call.attempt, earlier[-1].attempt + 1))
+        elif earlier or view.probe(WORK, (run.id, call.address, call.attempt)) is not None:
+            return run  # K8
         due = max(call.due, view.now)
         work = Work(
             run=run.id,

@@ -9,6 +9,8 @@ from holdfast.core.rows import GATE_DUE, Work
 from holdfast.core.seams import Clock
 from holdfast.store.contract import Store
 
+SOON_US = 10_000
+
 
 class Delayed:
     """Lets work in when its time has come, and asks the store about it no more often than it must."""
@@ -42,6 +44,10 @@ class Delayed:
             return False
         self._next_due = due
         return True
+
+    def look_again_soon(self) -> None:
+        """Something is ready, and was not to be had just now."""
+        self._expect(self._store.now() + SOON_US)
 
     def forget(self) -> None:
         """The clock was turned: ask, whatever is known."""

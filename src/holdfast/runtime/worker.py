@@ -99,8 +99,7 @@ class Worker:
         self._next: dict[Item, Handed] = {}  # the same item again, for when it has left `_running`
         self._reserved = 0
         self._turn = 0  # which of the queues is asked first
-        self._backlog = False
-        self._stopping = False
+        self._backlog = self._seen_ready = self._stopping = False
         self._own = OwnLeases()
         self._look_now = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -253,9 +252,8 @@ class Worker:
 
     async def _enroll(self) -> None:
         version = self._definitions.registry.version
-        await self._store.enroll(
-            self._definitions.worker_row(self.id, self.queues, self.concurrency), self._settings.lease_seconds
-        )
+        row = self._definitions.worker_row(self.id, self.queues, self.concurrency)
+        await self._store.enroll(row, self._settings.lease_seconds)
         self._told_version = version
         self._last_beat = self._clock.monotonic()
 
@@ -331,7 +329,7 @@ class Worker:
     async def _claim_once(self) -> int:
         await self._prove_life()
         await self._delayed.let_in(self.queues)
-        total, full = 0, False
+        total, full, expected, self._seen_ready = 0, False, self._seen_ready, False
         for queue in (*self.queues[self._turn :], *self.queues[: self._turn]):
             losses_below = self._lost_often.losses_below(attempt.work for attempt in self._running.values())
             limit = self._lost_often.limit(min(self.free, CLAIM_LIMIT), losses_below)
@@ -355,8 +353,7 @@ class Worker:
             self._metrics.count(t.CLAIMED_ITEMS, len(handed))
             full = full or len(handed) == limit
             self._coordinator.remember(handed)
-            handed = [item for item in handed if not self._own.adopted(item.work)]
-            handed, too_many = self._lost_often.sort(handed)
+            handed, too_many = self._lost_often.sort([item for item in handed if not self._own.adopted(item.work)])
             if too_many:
                 await self._own.give_back(self._coordinator, too_many)
             total += len(handed)
@@ -364,6 +361,8 @@ class Worker:
                 waited = (item.work.started or 0) - item.work.due
                 self._metrics.observe(t.SCHEDULE_TO_START_SECONDS, max(0, waited) / 1e6)
                 self._launch(item)
+        if expected and not total:  # a claim steps over what somebody has locked, perhaps to leave it as it is
+            self._delayed.look_again_soon()
         self._backlog = full
         self._turn = (self._turn + full) % len(self.queues)  # G9: who takes every slot is asked last the next time
         return total
@@ -386,6 +385,7 @@ class Worker:
                 if work.kind == TURN:
                     self._stop_if_fenced(work)
                 if work.queue in self.queues and (work.gate == 0 or self._delayed.note(work)):
+                    self._seen_ready = self._seen_ready or work.gate == 0
                     self._wake.set()
             elif work.status == "cancelled" and work.worker == self.id:
                 self._ask_to_stop(self._running.get((work.run, work.node, work.attempt)))
