@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.authoring import state_models
 from holdfast.authoring.state_fields import Field
-from holdfast.authoring.state_laws import Law, Reducer, law_of
+from holdfast.authoring.state_laws import Law, Reducer, law_of, takes_two
 from holdfast.authoring.type_parameters import names_around
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES
 from holdfast.core.codec_hooks import is_pydantic_model
@@ -229,17 +229,10 @@ def _is_read_only(hint: Any) -> bool:
 
 
 def _is_reducer(metadata: object) -> bool:
-    """A function of two. Other libraries put callables there too, which are classes or take another number."""
-    if isinstance(metadata, type) or not callable(metadata):
-        return False
-    if metadata is max or metadata is min:  # these have no signature
-        return True
-    try:
-        signature = inspect.signature(metadata)
-        signature.bind(None, None)
-    except (TypeError, ValueError):
-        return False
-    return True
+    """A function, or an object that is called with two. Other libraries put objects and classes there."""
+    if inspect.isroutine(metadata) or isinstance(metadata, functools.partial):
+        return True  # one that does not take two is refused, not passed over
+    return callable(metadata) and not isinstance(metadata, type) and takes_two(metadata)
 
 
 def _struct_fields(cls: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
