@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.codec import decode_error
@@ -50,6 +50,13 @@ def code_of_run(engine: Engine, run: Run) -> BoundGraph:
     if code is None:
         raise MissingJob(f"graph {run.workflow} is not registered here", hint="import the module that defines it")
     return code
+
+
+def update_from_json(engine: Engine, run: Run, update: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The fields of a fork that came as JSON, as the graph's state has them."""
+    if update is None or run.model != GRAPH:
+        return update
+    return code_of_run(engine, run).state_type.from_json(update, f"the update of run {run.id}")
 
 
 def reader_of_run(engine: Engine, run: Run) -> BoundGraph | GraphWithoutCode:

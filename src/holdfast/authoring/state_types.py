@@ -69,6 +69,14 @@ class StateType:
             encoded[name] = field.encode(value, f"field {name!r} of {whose}", limit)
         return encoded if len(encoded) < 2 else dict(sorted(encoded.items()))
 
+    def from_json(self, part: Mapping[str, object], whose: str) -> dict[str, object]:
+        """Fields that came as JSON, with values of their types; those that the state lacks are left as they are."""
+        fields = self.fields
+        return {
+            name: fields[name].from_json(value, f"field {name!r} of {whose}") if name in fields else value
+            for name, value in part.items()
+        }
+
     def encode_whole(self, given: object, whose: str, limit: int = DEFAULT_LIMIT_BYTES) -> dict[str, bytes]:
         """A state that a run begins with: an instance of the class, or its fields by name; the rest are defaults."""
         if self.is_state(given):
