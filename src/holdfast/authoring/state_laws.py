@@ -190,11 +190,12 @@ _KNOWN: Final[dict[Any, tuple[Law, tuple[str, ...], str]]] = {
         "annotate the field with int or float, or use hf.reducers.append for a list",
     ),
     reducers.maximum: (Law(name="maximum", reduce=reducers.maximum, change="value"), _EVERYTHING, ""),
+    reducers.minimum: (Law(name="minimum", reduce=reducers.minimum, change="value"), _EVERYTHING, ""),
     reducers.merge_dicts: (
         Law(name="merge_dicts", reduce=reducers.merge_dicts, on_bytes=_objects_joined, empty=b"{}", change="value"),
         ("dict",),
         "annotate the field with a dict, or use hf.reducers.append for a list and union for a set",
     ),
-    max: (Law(name="max", reduce=max, change="value"), _EVERYTHING, ""),
-    min: (Law(name="min", reduce=min, change="value"), _EVERYTHING, ""),
+    max: (Law(name="max", reduce=reducers.maximum, change="value"), _EVERYTHING, ""),
+    min: (Law(name="min", reduce=reducers.minimum, change="value"), _EVERYTHING, ""),
 }
