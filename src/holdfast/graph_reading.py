@@ -98,8 +98,15 @@ async def step_at(engine: Engine, run: Run, *, step: int | None = None, label: s
     """The step that is meant."""
     if step is not None and label is not None:
         raise UsageError(f"both step={step} and label={label!r} were given", hint="give one of them")
+    if step is not None and (type(step) is not int or not 0 <= step < LATEST):
+        raise UsageError(
+            f"step is {step!r:.80}, a {type(step).__name__}",
+            hint=f"give a whole number from 0 to {run.base}, the latest of run {run.id}",
+        )
     if label is None:
         return run.base if step is None else step
+    if not isinstance(label, str):
+        raise UsageError(f"label is {label!r:.80}, a {type(label).__name__}", hint="give the text of @g.node(label=…)")
     rows: list[Checkpoint] = await engine.store.rows(LabelledCheckpoint(run.id, label))
     if not rows:
         raise UsageError(
