@@ -106,19 +106,21 @@ class Operating(EnginePart):
         self, source: str, step: int | None, label: str | None, update: Mapping[str, Any], key: str | None, by: str
     ) -> Handle[Any]:
         from holdfast.core.state_outcomes import joined
-        from holdfast.graph_reading import code_of_run, step_at
+        from holdfast.graph_reading import code_of_run, refuse_pruned, step_at
 
         row = await self._engine.get(source)._row()
         if row.model == "dag":
             raise UsageError(f"run {source} of {row.workflow} is a DAG", hint="say from which node: from_node=…")
         code = code_of_run(self._engine, row)
         fields = code.encode_part(update, f"the update of run {source}")
+        at = await step_at(self._engine, row, step=step, label=label)
+        await refuse_pruned(self._engine, row, at)
         named = "" if step is not None else "the latest" if label is None else f"label {label}"
         forked: Started = await self._engine.coordinator.submit(
             ForkGraph(
                 run=self._engine.system.ids.new(),
                 source=source,
-                step=await step_at(self._engine, row, step=step, label=label),
+                step=at,
                 named=named,
                 update=joined(fields),
                 key=None if key is None else checked_text(key, "key"),

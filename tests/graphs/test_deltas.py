@@ -245,6 +245,12 @@ async def test_i44_a_graph_may_keep_its_latest_checkpoints_only(request: pytest.
             await handle.checkpoint(step=30)
         with pytest.raises(hf.HoldfastError, match="checkpoint 30"):
             await engine.fork(handle.id, step=30)
+        for asked in (handle.checkpoint(step=30), engine.fork(handle.id, step=30)):
+            with pytest.raises(
+                hf.UsageError, match=r"deleted, as its keep_checkpoints says: its latest is 102"
+            ) as refused:
+                await asked
+            assert f"take a step that is there: 8, {left[1]} to 102;" in refused.value.hint
         await assert_sound(engine)
         assert await engine.prune(older_than_seconds=0) == 3
         gone = await every_row(engine.store)
