@@ -6,7 +6,6 @@ digits, since as a number it fits neither a database nor a browser (I39).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -153,11 +152,11 @@ def _iso(when: datetime) -> str:
     return when.isoformat().replace("+00:00", "Z")
 
 
-def _plain(state: Any) -> Any:
-    if isinstance(state, Mapping):
-        return dict(state)
+def _plain(value: Any) -> Any:
+    """What JSON holds, as it is stored: of sets lists in order, of times texts."""
     import msgspec
 
     from holdfast.core.codec_hooks import encode_hook
+    from holdfast.core.codec_order import with_sets_in_order
 
-    return msgspec.json.decode(msgspec.json.encode(state, enc_hook=encode_hook))
+    return msgspec.json.decode(msgspec.json.encode(with_sets_in_order(value), enc_hook=encode_hook))

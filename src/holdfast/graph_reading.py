@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.codec import decode_error
@@ -52,6 +52,13 @@ def code_of_run(engine: Engine, run: Run) -> BoundGraph:
     return code
 
 
+def update_from_json(engine: Engine, run: Run, update: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The fields of a fork that came as JSON, as the graph's state has them."""
+    if update is None or run.model != GRAPH:
+        return update
+    return code_of_run(engine, run).state_type.from_json(update, f"the update of run {run.id}")
+
+
 def reader_of_run(engine: Engine, run: Run) -> BoundGraph | GraphWithoutCode:
     """Who reads what is stored of a run: the graph's code, whose states are the author's, or else nobody in particular.
 
@@ -78,21 +85,56 @@ async def checkpoint(
     step = await step_at(engine, run, step=step, label=label)
     chain: list[Checkpoint] = await engine.store.rows(StateChain(run.id, step))
     if not chain or chain[-1].step != step:
-        raise UsageError(
-            f"run {run.id} of graph {run.workflow} has no checkpoint of step {step}: its latest is {run.base}",
-            hint="handle.checkpoints() lists them; a graph with keep_checkpoints keeps the latest only",
-        )
+        raise await _without_checkpoint(engine, run, step)
     recorded = await _recorded_by_step(engine, run, code)
     known = put_together(chain, code)
     return _document(run, Step(chain[-1], known.fields, known.frontier), code, recorded.get(step, ()))
+
+
+async def refuse_pruned(engine: Engine, run: Run, step: int) -> None:
+    """UsageError if the graph's own policy has deleted the checkpoint of this step."""
+    if step <= run.base and code_of_run(engine, run).keep_checkpoints is not None:
+        found: list[Checkpoint] = await engine.store.rows(CheckpointsOf(run.id, step + 1, 1))
+        if not found or found[0].step != step:
+            raise await _without_checkpoint(engine, run, step)
+
+
+async def _without_checkpoint(engine: Engine, run: Run, step: int) -> UsageError:
+    """That there is no checkpoint of a step, why, and which ones there are."""
+    rows: list[Checkpoint] = await engine.store.rows(CheckpointsOf(run.id, LATEST, PAGE))
+    told = f"run {run.id} of graph {run.workflow} has no checkpoint of step {step}"
+    if step <= run.base:
+        told = f"checkpoint {step} of run {run.id} of graph {run.workflow} was deleted, as its keep_checkpoints says"
+    return UsageError(
+        f"{told}: its latest is {run.base}",
+        hint=f"take a step that is there: {_ranges(sorted(row.step for row in rows))}; labelled ones are always kept",
+    )
+
+
+def _ranges(steps: Sequence[int]) -> str:
+    """`0, 8 to 12`."""
+    spans: list[list[int]] = []
+    for step in steps:
+        if spans and step == spans[-1][-1] + 1:
+            spans[-1][1:] = [step]
+        else:
+            spans.append([step])
+    return ", ".join(" to ".join(map(str, span)) for span in spans)
 
 
 async def step_at(engine: Engine, run: Run, *, step: int | None = None, label: str | None = None) -> int:
     """The step that is meant."""
     if step is not None and label is not None:
         raise UsageError(f"both step={step} and label={label!r} were given", hint="give one of them")
+    if step is not None and (type(step) is not int or not 0 <= step < LATEST):
+        raise UsageError(
+            f"step is {step!r:.80}, a {type(step).__name__}",
+            hint=f"give a whole number from 0 to {run.base}, the latest of run {run.id}",
+        )
     if label is None:
         return run.base if step is None else step
+    if not isinstance(label, str):
+        raise UsageError(f"label is {label!r:.80}, a {type(label).__name__}", hint="give the text of @g.node(label=…)")
     rows: list[Checkpoint] = await engine.store.rows(LabelledCheckpoint(run.id, label))
     if not rows:
         raise UsageError(

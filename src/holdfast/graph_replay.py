@@ -24,6 +24,7 @@ from holdfast.core.ids import idempotency_key
 from holdfast.core.queries import AllWork, CheckpointsOf, RecordedOf
 from holdfast.core.rows import COMPLETED, SKIPPED, Checkpoint, Recorded, Run, Work
 from holdfast.core.state_items import Item, state_digest
+from holdfast.core.state_operations import INTERRUPT
 from holdfast.core.state_outcomes import Outcome, decode_outcome, encode_outcome
 from holdfast.graph_reading import LATEST, PAGE, code_of_run
 from holdfast.models.state_graph import recording_attempt
@@ -184,7 +185,9 @@ class _Replay:
             self.differ(known.step + 1, address, "the graph has no such node now", item.node, known_nodes)
             return stored
         records = [row for row in self.recorded.get(address, ()) if row.attempt == recording_attempt(work)]
-        if found.fn is None or (found.effects.requires_idempotency and not records):
+        # An answer of a person is no record of what the node did with it.
+        is_recorded = any(row.kind != INTERRUPT for row in records)
+        if found.fn is None or (found.effects.requires_idempotency and not is_recorded):
             self.reused.append(address)
             return stored
         self.nodes += 1

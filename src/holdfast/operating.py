@@ -17,7 +17,7 @@ from holdfast.core.state_operations import ForkGraph
 from holdfast.dead_letters import DeadLetter
 from holdfast.engine_parts import EnginePart
 from holdfast.handle import Handle
-from holdfast.start_options import Identified, checked_node, checked_text
+from holdfast.start_options import Identified, checked_node, checked_run, checked_text
 from holdfast.store.contract import Finding, FindRuns, StoreStats, WorkerRow
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Operating(EnginePart):
         Of a DAG: every completed node except `from_node` and whatever depends on it (I29). Of a state graph: all up to
         the checkpoint of `step` or `label` (the latest, if neither is given), with the fields in `update` set anew.
         """
-        source = checked_text(run if isinstance(run, str) else run.id, "a run id")
+        source = checked_run(run)
         if from_node is None:
             if update is not None and not isinstance(update, Mapping):
                 raise UsageError(
@@ -89,7 +89,7 @@ class Operating(EnginePart):
         """
         from holdfast.graph_replay import replay
 
-        source = checked_text(run if isinstance(run, str) else run.id, "a run id")
+        source = checked_run(run)
         return await replay(self._engine, await self._engine.get(source)._row(), mode)
 
     async def diff(self, first: str | Identified, second: str | Identified) -> RunDiff:
@@ -98,7 +98,7 @@ class Operating(EnginePart):
 
         rows = []
         for run in (first, second):
-            known = checked_text(run if isinstance(run, str) else run.id, "a run id")
+            known = checked_run(run)
             rows.append(await self._engine.get(known)._row())
         return await diff(self._engine, rows[0], rows[1])
 
@@ -106,19 +106,21 @@ class Operating(EnginePart):
         self, source: str, step: int | None, label: str | None, update: Mapping[str, Any], key: str | None, by: str
     ) -> Handle[Any]:
         from holdfast.core.state_outcomes import joined
-        from holdfast.graph_reading import code_of_run, step_at
+        from holdfast.graph_reading import code_of_run, refuse_pruned, step_at
 
         row = await self._engine.get(source)._row()
         if row.model == "dag":
             raise UsageError(f"run {source} of {row.workflow} is a DAG", hint="say from which node: from_node=…")
         code = code_of_run(self._engine, row)
         fields = code.encode_part(update, f"the update of run {source}")
+        at = await step_at(self._engine, row, step=step, label=label)
+        await refuse_pruned(self._engine, row, at)
         named = "" if step is not None else "the latest" if label is None else f"label {label}"
         forked: Started = await self._engine.coordinator.submit(
             ForkGraph(
                 run=self._engine.system.ids.new(),
                 source=source,
-                step=await step_at(self._engine, row, step=step, label=label),
+                step=at,
                 named=named,
                 update=joined(fields),
                 key=None if key is None else checked_text(key, "key"),

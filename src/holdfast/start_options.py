@@ -129,6 +129,14 @@ def checked_node(node: object, what: str = "node") -> str:
     return checked_text(node, what, NODE_LIMIT_BYTES)
 
 
+def checked_run(run: object) -> str:
+    """The id of a run that was given by its id, or as a handle."""
+    found = run if isinstance(run, str) else getattr(run, "id", None)
+    if not isinstance(found, str):
+        raise UsageError(f"the run is {run!r:.80}, a {type(run).__name__}", hint="give its id, or its handle")
+    return checked_text(found, "a run id")
+
+
 def checked_text(text: object, what: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> str:
     """A short printable text, as keys, queues and tags are."""
     fix = f"give a text of 1 to {limit_bytes} bytes in UTF-8"

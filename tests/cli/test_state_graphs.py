@@ -112,6 +112,38 @@ narrow.start_at("fan")
 narrow.finish("leaf")
 """
 
+TYPED = """
+import datetime as dt
+from dataclasses import dataclass
+from typing import TypedDict
+
+import holdfast as hf
+
+
+@dataclass
+class Page:
+    words: frozenset[str]
+
+
+class Typed(TypedDict, total=False):
+    at: dt.datetime
+    tags: set[str]
+    page: Page
+    year: int
+
+
+typed = hf.StateGraph(Typed, name="typed")
+
+
+@typed.node
+async def look(state: Typed) -> dict:
+    return {"year": state["at"].year + len(state["tags"] | state["page"].words)}
+
+
+typed.start_at("look")
+typed.finish("look")
+"""
+
 
 @pytest.fixture
 def desk(shell: Shell, folder: Path) -> Shell:
@@ -158,6 +190,24 @@ def test_a_state_graph_is_started_with_a_json_object_with_fields_or_by_its_name(
     assert desk.json("show", "research/q-1")["run"] == by_place
     assert desk.json("show", by_field)["input"] == {"notes": [], "question": "7", "rounds": 1}
     assert {run["model"] for run in desk.json("runs")["runs"]} == {"graph"}
+
+
+def test_i12_fields_of_a_state_get_the_types_that_the_class_names(shell: Shell, folder: Path) -> None:
+    """A time is a text in JSON, a set a list; so it is in the arguments of a workflow too. Also in a fork."""
+    (folder / "desk.py").write_text(TYPED, encoding="utf-8")
+    given = {"at": "2031-05-01T12:00:00Z", "tags": ["a", "b"], "page": {"words": ["c"]}}
+    for field, wrong in (("at", "soon"), ("tags", 7), ("page", {"word": []})):
+        refused = shell("start", "desk:typed", json.dumps({**given, field: wrong}))
+        assert refused.exit_code == 2, refused.output
+        assert f"field '{field}' of the state of typed does not fit its annotation" in refused.stderr
+    run = shell.start("desk:typed", json.dumps(given))
+    work_until_settled(shell, graph="typed")
+    assert shell.json("show", run)["result"]["year"] == 2034
+    forked = shell("fork", run, "--step", "0", "--update", '{"at": "2021-01-01T00:00:00Z"}', "--app", "desk").stdout
+    work_until_settled(shell, graph="typed")
+    assert shell.json("show", forked.strip())["result"]["year"] == 2024
+    refused = shell("fork", run, "--step", "0", "--update", '{"at": "soon"}', "--app", "desk")
+    assert "field 'at' of the update of run" in refused.stderr
 
 
 def test_i39_show_has_steps_the_frontier_and_what_a_person_is_asked(desk: Shell) -> None:

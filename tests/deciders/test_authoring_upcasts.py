@@ -312,10 +312,13 @@ class State:
         return State(self.n + n {method})
 
 {comment}
+{constant}
 def helper(event):
     return event.n {helper}
 
 class Counter(hf.Decider[State, Add, Added, Never], name="counter", state_version={version}):
+    rate = {attribute}
+    unused = {unused}
     def workflow_id(self, input: Add) -> str:
         return input.id
     def initial(self) -> State:
@@ -323,7 +326,7 @@ class Counter(hf.Decider[State, Add, Added, Never], name="counter", state_versio
     def evolve(self, state: State, event: Added) -> State:
         if event.n in {{"b", "a", "c", "d"}}:
             return state
-        return state.more(helper(event) {evolve})
+        return state.more(helper(event) * self.rate {evolve})
     def decide(self, now: datetime, state: State, input: Add) -> hf.Decision[Added, Never, Add]:
         return hf.Decision.event(Added(1 {decide}))
 
@@ -332,7 +335,7 @@ print(bound_decider(Counter).code)
 """
 BLANK = {
     "default": "1", "kind": "int", "field": "", "method": "", "helper": "", "version": "1", "comment": "",
-    "evolve": "", "decide": "", "upcast": "",
+    "evolve": "", "decide": "", "upcast": "", "constant": "", "attribute": "1", "unused": "1",
 }  # fmt: skip
 UPCAST = 'hf.upcast(Counter, "Added", from_version=1)(lambda event: event)'
 
@@ -379,6 +382,52 @@ def test_i38_code_that_folds_otherwise_has_another_digest(change: dict[str, str]
 def test_i38_code_with_the_same_names_and_numbers_is_told_apart_by_what_it_does() -> None:
     """I38: adding and taking away differ in one instruction."""
     assert in_process_digest(evolve="+ 1") != in_process_digest(evolve="- 1")
+
+
+CONSTANTS = """
+import decimal, enum, datetime
+class Level(enum.Enum):
+    LOW = 1
+    HIGH = 2
+RATE = %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("1", "2"), ("1", "True"), ("1.0", "1.5"), ("None", "0"), ("'a'", "'b'"), ("b'a'", "'a'"),
+        ("decimal.Decimal('1.0')", "decimal.Decimal('1.00')"), ("Level.LOW", "Level.HIGH"), ("(1, 2)", "(2, 1)"),
+        ("[1, [2]]", "[1, [3]]"), ("{'a': {1, 2}}", "{'a': {1, 3}}"), ("frozenset({1})", "{1}"),
+        ("datetime.timedelta(days=1)", "datetime.timedelta(days=2)"), ("1 << 20_000", "1 << 20_001"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["helper", "evolve"])
+def test_i38_a_constant_that_folding_code_names_is_part_of_the_digest(before: str, after: str, place: str) -> None:
+    """I38: another rate in the module is another fold, as much as another `evolve`."""
+    uses = {place: "* RATE"}
+    digests = [in_process_digest(constant=CONSTANTS % value, **uses) for value in (before, after, before)]
+    assert digests[0] != digests[1]
+    assert digests[0] == digests[2]
+    assert in_process_digest(constant=CONSTANTS % before) == in_process_digest(constant=CONSTANTS % after), "not named"
+
+
+def test_i38_a_constant_of_the_class_or_of_a_function_around_it_is_part_of_the_digest() -> None:
+    assert in_process_digest(attribute="2") != in_process_digest()
+    assert in_process_digest(unused="2") == in_process_digest()
+    around = "def made(rate):\n    return lambda n: n * rate\nrated = made(%s)"
+    digests = [in_process_digest(constant=around % rate, helper="+ rated(event.n)") for rate in (1, 2)]
+    assert digests[0] != digests[1]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["{'b', 'a', 'c', 'd'}", "{'x': {'b', 'a', 'c'}}", "object()", "[object()]", "range(3)", "[0] * 100_000", "helper"],
+)
+def test_i38_no_constant_makes_the_digest_another_in_another_process(tmp_path: Path, value: str) -> None:
+    """I38: neither the order of sets nor the address of an object, which is not looked at."""
+    parts = {"helper": "* RATE()", "upcast": f"RATE = {value}\nLOOP = []; LOOP.append(LOOP)", "evolve": "+ LOOP"}
+    assert digest_of(tmp_path, "1", **parts) == digest_of(tmp_path, "2", **parts)
 
 
 @pytest.mark.parametrize("change", [{"decide": "+ 1"}, {"comment": "# a comment\n\n"}], ids=["decide", "comment"])

@@ -216,8 +216,9 @@ def test_events_of_given_that_are_in_no_list_are_refused() -> None:
 def test_timers_that_a_decision_cancelled_are_exactly_those_that_are_named() -> None:
     shop = made(decide=lambda given: D.event(Said()).cancel_timer("a").cancel_timer("b"))
     given(shop).when(In("a")).then_timer_cancelled("b", "a")
-    with pytest.raises(AssertionError, match="'b'"):
+    with pytest.raises(AssertionError, match="'b'") as chained:
         given(shop).when(In("a")).then_timer_cancelled("a")
+    assert chained.value.__notes__ == ["name all of them in one call: then_timer_cancelled('a', 'b')"]
 
 
 async def test_a_point_beyond_the_stream_is_refused() -> None:

@@ -239,3 +239,48 @@ async def test_i45_what_branches_no_longer_ask_for_is_a_mismatch() -> None:
         branches.remove("A")
         with pytest.raises(hf.ReplayMismatch, match=r"(?s)it made fewer calls: not 1 \(A\).*recorded: 2.*now:      1"):
             await engine.replay(handle.id)
+
+
+async def grouped(*branches: Any) -> list[Any]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(branch) for branch in branches]
+    return [task.result() for task in tasks]
+
+
+@pytest.mark.parametrize("side_by_side", [asyncio.gather, grouped])
+@pytest.mark.parametrize("asks_first", [True, False])
+async def test_i42_a_question_waits_for_the_calls_of_other_branches_to_be_recorded(
+    side_by_side: Any, asks_first: bool
+) -> None:
+    """I42: a call that was under way when a person was asked used to be made again after the answer."""
+    node = Node()
+
+    @node
+    async def ask(state: Log, ctx: hf.NodeContext) -> Any:
+        async def pay() -> str:
+            return "+".join([await node.ask(ctx, name, turns=20) for name in ("PAY", "MAIL", "FILE")])
+
+        branches = [ctx.interrupt("ok?"), pay(), node.ask(ctx, "LOOK", turns=50)]
+        said = await side_by_side(*(branches if asks_first else reversed(branches)))
+        return {"log": sorted(said)}
+
+    async with engine_on("memory://", node.registry) as engine, engine.worker():
+        handle = await asking(engine, node)
+        before = Counter(row.name for row in await handle.recorded() if row.kind == "call")
+        assert node.made == before, "what was called is recorded, and nothing is called while it waits"
+        assert {"PAY", "LOOK"} <= set(before)
+        await handle.resume_with("yes")
+        assert await handle.result(timeout=SECONDS) == {"log": ["look", "pay+mail+file", "yes"]}
+        assert node.made == {"PAY": 1, "MAIL": 1, "FILE": 1, "LOOK": 1}
+        assert (await engine.replay(handle.id)).ok
+
+
+async def test_i42_a_call_that_asks_a_person_itself_does_not_wait_for_itself() -> None:
+    node = Node()
+
+    @node
+    async def ask(state: Log, ctx: hf.NodeContext) -> Any:
+        return {"log": [await ctx.record("ASK", None, lambda: ctx.interrupt("ok?"))]}
+
+    async with engine_on("memory://", node.registry) as engine, engine.worker():
+        await asking(engine, node)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 import itertools
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -242,6 +245,12 @@ async def test_i44_a_graph_may_keep_its_latest_checkpoints_only(request: pytest.
             await handle.checkpoint(step=30)
         with pytest.raises(hf.HoldfastError, match="checkpoint 30"):
             await engine.fork(handle.id, step=30)
+        for asked in (handle.checkpoint(step=30), engine.fork(handle.id, step=30)):
+            with pytest.raises(
+                hf.UsageError, match=r"deleted, as its keep_checkpoints says: its latest is 102"
+            ) as refused:
+                await asked
+            assert f"take a step that is there: 8, {left[1]} to 102;" in refused.value.hint
         await assert_sound(engine)
         assert await engine.prune(older_than_seconds=0) == 3
         gone = await every_row(engine.store)
@@ -256,3 +265,45 @@ def test_i47_exported_documents_have_a_version_and_can_be_json() -> None:
     document = item.document()
     assert document["version"] == 1
     assert msgspec.json.decode(msgspec.json.encode(document)) == document
+
+
+@dataclasses.dataclass
+class Page:
+    words: frozenset[str]
+
+
+class Typed(TypedDict, total=False):
+    tags: set[str]
+    at: dt.datetime
+    page: Page
+
+
+@dataclasses.dataclass
+class Data:
+    tags: set[str] = dataclasses.field(default_factory=set)
+    at: dt.datetime | None = None
+    page: Page | None = None
+
+
+@pytest.mark.parametrize("state", [Typed, Data])
+async def test_i47_documents_of_states_with_sets_times_and_classes_are_json(state: Any) -> None:
+    """I47: whatever the class of the state, and the same text in every process."""
+    graph: hf.StateGraph[Any] = hf.StateGraph(state, name="exported", registry=hf.Registry())
+
+    @graph.node(goes_to=("rest",))
+    async def write(state: Any) -> Any:
+        now = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
+        return hf.Goto("rest", {"tags": {"b", "a"}, "at": now, "page": Page(frozenset({"y", "x"}))})
+
+    graph.node(name="rest")(lambda state: None)
+    graph.start_at("write")
+    graph.finish("rest")
+    expected = {"tags": ["a", "b"], "at": "2026-01-02T00:00:00Z", "page": {"words": ["x", "y"]}}
+    async with engine_on("memory://", graph.registry) as engine, engine.worker():
+        handle = await engine.start(graph, {})
+        await handle.result(timeout=SECONDS)
+        for each in await handle.checkpoints():
+            document = each.document()
+            assert json.loads(json.dumps(document)) == document
+            if each.step_id == 1:
+                assert document["state"] == document["frontier"][0]["state"] == expected

@@ -234,3 +234,29 @@ def test_the_blocking_front_has_all_of_it(tmp_path: Path) -> None:
         assert engine.replay(handle, mode="strict").ok
         assert engine.diff(handle, fork.id).first_step == 4
         assert handle.mermaid().startswith("graph TD\n")
+
+
+async def test_what_is_no_run_no_step_and_no_label_is_refused_with_the_fix() -> None:
+    """The first mistakes of a caller: a step as text, a run that was not found, an index of a list."""
+    graph = hf.StateGraph(State, name="mistakes", registry=hf.Registry())
+    graph.node(name="only")(lambda state: None)
+    graph.start_at("only")
+    graph.finish("only")
+    async with hf.Engine("memory://", registry=graph.registry) as engine, engine.worker():
+        handle = await engine.start(graph, {})
+        await handle.result(timeout=SECONDS)
+        wrong: Any
+        for wrong in ("1", "0", 1.0, True, -1, 2**70, [0]):
+            for asked in (engine.fork(handle, step=wrong), handle.checkpoint(step=wrong)):
+                with pytest.raises(hf.UsageError, match="step is") as refused:
+                    await asked
+                assert refused.value.hint == f"give a whole number from 0 to 1, the latest of run {handle.id}"
+        for wrong in (5, None, {"id": handle.id}, [handle]):
+            for asked in (engine.fork(wrong, step=0), engine.replay(wrong), engine.diff(handle, wrong)):
+                with pytest.raises(hf.UsageError, match="the run is") as refused:
+                    await asked
+                assert refused.value.hint == "give its id, or its handle"
+        wrong = 7
+        for asked in (engine.fork(handle, label=wrong), handle.checkpoint(label=wrong)):
+            with pytest.raises(hf.UsageError, match="label is 7, a int"):
+                await asked

@@ -7,6 +7,9 @@ import operator
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
+import annotated_types
+import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +58,18 @@ def merged(annotation: Any, reducer: Any, *values: Any) -> Any:
         (int, hf.reducers.counter, (1, 2, -5), -2),
         (float, hf.reducers.counter, (0.5, 2.0), 2.5),
         (int, hf.reducers.maximum, (1, 7, 3), 7),
+        (int, hf.reducers.minimum, (5, 1, 3), 1),
+        (int | None, hf.reducers.maximum, (None, 7, 3), 7),
+        (int | None, hf.reducers.maximum, (3, None, 7), 7),
+        (int | None, hf.reducers.maximum, (None, None), None),
+        (int | None, hf.reducers.minimum, (None, 7, 3), 3),
+        (int | None, max, (None, 7, 3), 7),
+        (int | None, min, (None, 7, 3), 3),
+        (int | None, hf.reducers.counter, (None, 7, 3), 10),
+        (list[str] | None, hf.reducers.append, (None, ["a"], ["b"]), ["a", "b"]),
+        (set[str] | None, hf.reducers.union, (None, {"a"}, {"b"}), {"a", "b"}),
+        (dict[str, int] | None, hf.reducers.merge_dicts, (None, {"a": 1}, {"b": 2}), {"a": 1, "b": 2}),
+        (int | None, hf.reducers.last_writer, (1, None), None),
         (int, max, (1, 7, 3), 7),
         (int, min, (1, 7, -3), -3),
         (dict[str, int], hf.reducers.merge_dicts, ({"b": 1, "c": 3}, {"a": 2, "b": 5}), {"a": 2, "b": 5, "c": 3}),
@@ -193,3 +208,73 @@ def test_i41_a_reducer_that_would_have_to_be_awaited_is_refused_with_the_graph(r
     Plain = TypedDict("Plain", {"it": list[str]})  # noqa: UP013
     with pytest.raises(GraphError, match="reduce of graph 'refused' is an async def"):
         hf.StateGraph(Plain, name="refused", registry=hf.Registry(), reduce=reducer)
+
+
+def one(current: Any) -> Any:
+    return current
+
+
+class Merging:
+    def merge(self, current: Any, given: Any) -> Any:
+        return [*current, *given]
+
+    def __call__(self, current: Any, given: Any) -> Any:
+        return [*current, *given]
+
+
+class Rule:
+    """What another library puts into an annotation: callable, and no reducer."""
+
+    def __call__(self, value: Any) -> Any:
+        raise AssertionError("nobody calls this")
+
+
+def graph_with(annotation: Any, *metadata: Any) -> hf.StateGraph[Any]:
+    State = TypedDict("State", {"it": Annotated[(annotation, *metadata)]})  # type: ignore[misc]  # noqa: UP013
+    return hf.StateGraph(State, name="one field", registry=hf.Registry())
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reducer"),
+    [
+        (set[str], set.union),
+        (set[str], set.__or__),
+        (frozenset[str], frozenset.union),
+        (list[str], Merging().merge),
+        (list[str], Merging()),
+        (list[str], functools.partial(Merging.merge, None)),
+        (list[str], lambda *values: values[-1]),
+        (list[str], lambda current, given, more=(): [*current, *given, *more]),
+    ],
+)
+def test_i41_whatever_can_be_called_with_two_is_the_reducer_also_without_a_signature(
+    annotation: Any, reducer: Any
+) -> None:
+    law = graph_with(annotation, reducer).state_type.fields["it"].law
+    assert law is not None
+    assert law.reduce is reducer
+
+
+async def test_i41_a_method_of_a_builtin_merges_what_nodes_gave() -> None:
+    """I41: `set.union` was passed over, and what a node gave took the place of the set."""
+    graph = graph_with(set[str], set.union)
+    for name in ("b", "a"):
+        graph.node(name=name)(lambda state, name=name: {"it": {name}})
+    graph.start_at("a", "b")
+    graph.finish("a", "b")
+    async with hf.Engine("memory://", registry=graph.registry) as engine, engine.worker():
+        assert await engine.run(graph, {"it": {"start"}}, timeout=60) == {"it": {"a", "b", "start"}}
+
+
+@pytest.mark.parametrize("reducer", [one, lambda a, b, c: a, len, functools.partial(one), Merging.merge])
+def test_i41_a_function_that_does_not_take_two_is_refused_with_the_graph(reducer: Any) -> None:
+    with pytest.raises(GraphError, match=r"the reducer .* of field 'it' of State cannot be called with two") as caught:
+        graph_with(list[str], reducer)
+    assert "def merge(value, given)" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "metadata", [annotated_types.Gt(0), pydantic.Field(gt=0), Rule(), Rule, "text", msgspec.Meta()]
+)
+def test_what_other_libraries_put_into_an_annotation_is_no_reducer(metadata: Any) -> None:
+    assert graph_with(int, metadata).state_type.fields["it"].law is None

@@ -378,6 +378,42 @@ async def test_i45_i42_answers_of_people_and_retries_are_part_of_the_record(sqli
             await engine.replay(handle.id)
 
 
+@pytest.mark.parametrize("mode", ["strict", "lenient", "live"])
+@pytest.mark.parametrize("records", [False, True])
+async def test_i45_an_answer_of_a_person_is_no_record_of_a_write(sqlite_url: str, mode: Any, records: bool) -> None:
+    """I45: a node that demands idempotency, asked a person and wrote is run again only if it recorded calls."""
+    registry = hf.Registry()
+    graph = hf.StateGraph(Notes, name="writes", registry=registry)
+    writes: list[str] = []
+    asked: list[str] = []
+
+    @graph.node(requires_idempotency=True, idempotency_key=lambda state: str(state["topic"]))
+    async def write(state: Notes, ctx: hf.NodeContext) -> Any:
+        answer = await ctx.interrupt("write?")
+        if records:
+            await ctx.record("write", {"answer": answer}, lambda: asked.append(answer))
+        else:
+            writes.append(answer)
+        return {"notes": [answer]}
+
+    graph.start_at("write")
+    graph.finish("write")
+    async with engine_on(sqlite_url, registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"topic": "x", "notes": []})
+        await until(handle.interrupts, "it asks")
+        await handle.resume_with("yes")
+        result = await handle.result(timeout=SECONDS)
+        report = await engine.replay(handle.id, mode=mode)
+    assert report.ok
+    assert report.state == result
+    if records:
+        assert (report.reused, report.calls) == ((), 2)
+        assert len(asked) == (2 if mode == "live" else 1)
+    else:
+        assert (report.reused, report.calls) == (("write@1",), 0)
+        assert writes == ["yes"]
+
+
 async def test_i45_a_run_that_failed_is_replayed_as_far_as_it_got(sqlite_url: str) -> None:
     """I45: its finished steps are checked; the step that failed is none of them."""
     registry = hf.Registry()

@@ -103,6 +103,70 @@ async def test_i42_a_failed_subgraph_is_named_and_goes_on_when_it_is_mended(url:
         await assert_sound(engine)
 
 
+async def test_i42_a_retry_of_the_outer_run_retries_the_subgraph_that_failed(url: str) -> None:
+    """I42: with one command, as the error says, and as often as it takes; what had been done is not done again."""
+    ran, broken = Counter[str](), {"deeper"}
+    registry, graph = nested(ran, broken)
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"n": 1, "log": []})
+        for mended in (False, True):
+            with pytest.raises(
+                hf.RunFailed, match=r"node part@1 gave up after 1 attempt: .*deeper is broken"
+            ) as raised:
+                await handle.result(timeout=SECONDS)
+            assert f"holdfast retry {handle.id}" in raised.value.hint
+            if mended:
+                broken.clear()
+            await handle.retry()
+        assert (await handle.result(timeout=SECONDS))["log"][-1] == "after"
+        assert ran == {"deep": 1, "deeper": 3, "beside": 1, "after": 1}
+        assert (await engine.replay(handle.id)).ok
+        await assert_sound(engine)
+
+
+async def test_i42_a_subgraph_two_levels_down_is_retried_too(url: str) -> None:
+    ran, broken = Counter[str](), {"deep"}
+    registry, graph = nested(ran, broken)
+    outermost = hf.StateGraph(Log, name="outermost", registry=registry)
+    outermost.subgraph("whole", graph)
+    outermost.start_at("whole")
+    outermost.finish("whole")
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(outermost, {"n": 1, "log": []})
+        with pytest.raises(hf.RunFailed, match="deep is broken"):
+            await handle.result(timeout=SECONDS)
+        broken.clear()
+        await handle.retry()
+        assert (await handle.result(timeout=SECONDS))["log"][-1] == "after"
+        assert ran == {"deep": 2, "deeper": 1, "beside": 1, "after": 1}
+        await assert_sound(engine)
+
+
+async def test_i42_a_subgraph_that_was_cancelled_is_begun_anew_by_a_retry_of_the_outer_run(url: str) -> None:
+    """I42: what was cancelled stays so; another run takes its place, and waits for its own answer."""
+    ran: Counter[str] = Counter()
+    registry, graph = nested(ran, set(), asks=True)
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"n": 1, "log": []})
+        first = await child_of(engine, handle)
+        await until(first.interrupts, "the subgraph asks")
+        await first.cancel()
+        with pytest.raises(hf.RunFailed, match=f"run {first.id} of inner is cancelled"):
+            await handle.result(timeout=SECONDS)
+        await handle.retry()
+
+        async def another() -> Any:
+            runs = [run for run in await engine.store.find(FindRuns(limit=50)) if run.parent == handle.id]
+            return [engine.get(run.id) for run in runs if run.id != first.id]
+
+        (second,) = await until(another, "another run is begun")
+        await until(second.interrupts, "it asks as well")
+        await second.resume_with("yes")
+        assert "deep yes" in (await handle.result(timeout=SECONDS))["log"]
+        assert await first.status() == "cancelled"
+        await assert_sound(engine)
+
+
 async def test_i10_a_cancel_reaches_the_subgraph(url: str) -> None:
     """I10: its run is cancelled in the same transaction; nothing of either is left open."""
     ran: Counter[str] = Counter()

@@ -50,7 +50,7 @@ async def test_i12_arguments_get_the_types_that_the_definition_names(store_url: 
     async with world(store_url) as here:
         day = "2031-05-01T12:00:00Z"
         errand = await _post(here, "/runs", {"workflow": "Errand", "kwargs": {"name": "book", "day": day}})
-        graph = await _post(here, "/runs", {"workflow": "research", "kwargs": {"topic": "gold"}})
+        graph = await _post(here, "/runs", {"workflow": "research", "kwargs": {"topic": "gold", "since": day}})
         flow = await _post(here, "/runs", {"workflow": "rounds", "args": [[1, 2]]})
         year = await _post(here, "/runs", {"workflow": "year_of", "kwargs": {"day": day}})
         assert await here.engine.get(year["id"]).result(timeout=10) == 2031
@@ -58,11 +58,16 @@ async def test_i12_arguments_get_the_types_that_the_definition_names(store_url: 
         await here.engine.get(errand["id"]).result(timeout=10)
         shown = (await here.client.get(f"{API}/runs/{errand['id']}")).json()
         assert (shown["input"]["name"], shown["status"]) == ("book", "completed")
-        assert graph["created"]
+        assert (await here.engine.get(graph["id"]).checkpoint(step=0)).state["since"].year == 2031
         refused = {
             404: [{"workflow": "nothing"}],
             400: [{"workflow": "add", "args": [1, 2, 3]}, {"workflow": "till"}, {"workflow": "Errand", "args": [1]}],
-            422: [{"workflow": "add", "args": ["x"]}, {"workflow": "add", "unknown": 1}, {"args": []}],
+            422: [
+                {"workflow": "add", "args": ["x"]},
+                {"workflow": "research", "kwargs": {"since": "x"}},
+                {"workflow": "add", "unknown": 1},
+                {"args": []},
+            ],
         }
         for status, bodies in refused.items():
             for body in bodies:
@@ -159,7 +164,9 @@ async def test_a_question_is_answered_and_the_graph_goes_on(store_url: str) -> N
         assert (await _post(here, f"/runs/{run}/answer", {"answer": {"yes": True}}))["done"]
         result = await here.engine.get(run).result(timeout=10)
         assert result["notes"][-1] == "told {'yes': True}"
-        forked = await _post(here, f"/runs/{run}/fork", {"step": 1, "update": {"topic": "silver"}})
+        forked = await _post(
+            here, f"/runs/{run}/fork", {"step": 1, "update": {"topic": "silver", "since": "2032-01-01T00:00:00Z"}}
+        )
         await here.engine.settle(timeout=10)
         shown = (await here.client.get(f"{API}/runs/{forked['id']}")).json()
         assert shown["questions"]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import msgspec
 
@@ -156,6 +156,7 @@ async def takings(recorded: Any, tx: Any) -> None:
 
 class Notes(TypedDict):
     topic: str
+    since: NotRequired[datetime]
     notes: Annotated[list[str], operator.add]
 
 

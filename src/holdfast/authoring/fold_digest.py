@@ -1,8 +1,9 @@
 """A digest of the code that folds a state, so that a snapshot which other code has made is not used (I38).
 
 It covers `evolve` and `initial` with what they call: methods of the class and of its state and events, and functions of
-the same module. What they reach in other ways (another module, a table of functions) is not seen; `state_version` is
-there for that. Line numbers, comments and formatting do not count.
+the same module; and the plain values that this code names: of its module, of its closure and of these classes. What it
+reaches in other ways (a function or an attribute of another module, a table of functions, a value of another kind) is
+not seen; `state_version` is there for that. Line numbers, comments and formatting do not count.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import hashlib
 import inspect
 import re
 from collections.abc import Iterable, Iterator
-from types import CodeType, FunctionType
+from datetime import date, timedelta
+from decimal import Decimal
+from enum import Enum
+from types import CodeType, EllipsisType, FunctionType, NoneType
 
 import msgspec
 
@@ -22,19 +26,25 @@ from holdfast.authoring.dag_fields import own_annotations
 __all__ = ["code_digest", "described_types"]
 
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in a repr: another one in every process
-Plain = bool | int | float | str | bytes | None
+LARGEST = 10_000  # members of a value that is looked at
+DEEPEST = 8
+# Types that look the same in every process. Not those that are derived from them: these may say anything.
+PLAIN = frozenset({NoneType, bool, float, complex, str, bytes, EllipsisType, Decimal, date, timedelta})
+CONTAINERS = frozenset({tuple, list, set, frozenset, dict})
 
 
 def code_digest(functions: Iterable[object], owners: Iterable[type], parts: Iterable[str]) -> str:
     """A digest of these functions, of what they call by name on one of the owners or in their module, and of parts."""
-    digest = hashlib.sha256()
+    digest, owners = hashlib.sha256(), tuple(owners)
     for part in parts:
         digest.update(f"{len(part)}:{part};".encode("utf-8", "surrogatepass"))
-    for function in _reachable(functions, tuple(owners)):
+    for function in _reachable(functions, owners):
         for piece in _pieces(function.__code__):
             digest.update(f"{len(piece)}:".encode() + piece)
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            digest.update(_plain(default).encode("utf-8", "surrogatepass"))
+            digest.update(_shown(default).encode("utf-8", "surrogatepass"))
+        for name, value in _values(function, owners):
+            digest.update(f"{name}={_shown(value)};".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:32]
 
 
@@ -58,6 +68,21 @@ def _reachable(functions: Iterable[object], owners: tuple[type, ...]) -> list[Fu
             except ValueError:  # not filled yet
                 continue
     return list(found.values())
+
+
+def _values(function: FunctionType, owners: tuple[type, ...]) -> Iterator[tuple[str, object]]:
+    """What a function can mean by its names, also by those of attributes: one too many costs a fold, not a state."""
+    for name in dict.fromkeys(_names(function.__code__)):
+        if name.startswith("__"):  # of the module's file, say
+            continue
+        yield name, function.__globals__.get(name)
+        for owner in owners:
+            yield name, inspect.getattr_static(owner, name, None)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
 
 
 def _behind(thing: object) -> list[FunctionType]:
@@ -94,18 +119,24 @@ def _pieces(code: CodeType) -> Iterator[bytes]:
             yield _shown(constant).encode("utf-8", "surrogatepass")
 
 
-def _shown(constant: object) -> str:
-    """Like repr, with the members of sets in an order that every process has."""
-    if isinstance(constant, frozenset):
-        return f"frozenset{sorted(_shown(each) for each in constant)}"
-    if isinstance(constant, tuple):
-        return f"({','.join(_shown(each) for each in constant)})"
-    return f"{type(constant).__name__}:{constant!r}"
-
-
-def _plain(value: object) -> str:
-    """A default as text if it says the same in every process; else nothing."""
-    return _shown(value) if isinstance(value, Plain) else "?"
+def _shown(value: object, depth: int = 0) -> str:
+    """A plain value as a text that every process makes of it; a question mark for what is not plain, or too large."""
+    kind, inside = type(value).__name__, depth + 1
+    if isinstance(value, Enum):
+        return f"{kind}:{value.name}={_shown(value.value, inside)}" if depth < DEEPEST else "?"
+    if isinstance(value, tuple | list | set | frozenset | dict) and type(value) in CONTAINERS:
+        if depth >= DEEPEST or len(value) > LARGEST:
+            return "?"
+        if isinstance(value, dict):
+            members = sorted(f"{_shown(key, inside)}:{_shown(each, inside)}" for key, each in value.items())
+        elif isinstance(value, tuple | list):
+            members = [_shown(each, inside) for each in value]
+        else:
+            members = sorted(_shown(each, inside) for each in value)
+        return f"{kind}({','.join(members)})"
+    if type(value) is int:
+        return f"{kind}:{value:x}"  # there is no limit to how long this may be
+    return f"{kind}:{value!r}" if type(value) in PLAIN else "?"
 
 
 def described_types(kinds: Iterable[type]) -> Iterator[str]:
@@ -118,6 +149,6 @@ def described_types(kinds: Iterable[type]) -> Iterator[str]:
                 yield f"{name}:{text}"
         if issubclass(kind, msgspec.Struct):
             yield repr(kind.__struct_encode_fields__)
-            yield ",".join(_plain(default) for default in kind.__struct_defaults__)
+            yield ",".join(_shown(default) for default in kind.__struct_defaults__)
         elif dataclasses.is_dataclass(kind):
-            yield ",".join(_plain(each.default) for each in dataclasses.fields(kind))
+            yield ",".join(_shown(each.default) for each in dataclasses.fields(kind))

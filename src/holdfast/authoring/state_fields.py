@@ -16,7 +16,7 @@ from holdfast.core.authors_line import authors_line
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES, JSON, Codecs
 from holdfast.core.codec_hooks import decode_hook, encode_hook
 from holdfast.core.codec_shape import display, shape_of
-from holdfast.core.errors import ConflictingWrites, GraphError, PayloadTooLarge
+from holdfast.core.errors import ConflictingWrites, GraphError, PayloadRefused, PayloadTooLarge
 
 __all__ = ["CANONICAL", "Field", "Wrapping", "Written"]
 
@@ -112,6 +112,20 @@ class Field:
         except Exception:
             value = CANONICAL.read(data, self._shape, self.where)  # says what is wrong with it
         return value if self._wrapping is None else value.value  # type: ignore[attr-defined]  # of a Wrapping
+
+    def from_json(self, value: object, where: str) -> Any:
+        """A value of the field's type from what JSON has instead: of a text a time, of a list a set."""
+        try:
+            data = msgspec.json.encode(value)
+        except (ValueError, OverflowError):
+            return value  # no JSON either; whoever stores it says so
+        try:
+            return self.decode(data)
+        except PayloadRefused as refused:
+            raise PayloadRefused(
+                f"{where} does not fit its annotation {display(self.annotation)}: {refused.__cause__}",
+                hint=f"give a value of type {display(self.annotation)}, as JSON",
+            ) from refused.__cause__
 
     def merged(self, current: bytes | None, written: Sequence[Written], limit: int = DEFAULT_LIMIT_BYTES) -> bytes:
         """The field's value after these nodes wrote it, in this order (I41)."""

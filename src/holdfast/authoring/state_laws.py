@@ -20,7 +20,7 @@ from holdfast.authoring.type_parameters import without_alias
 from holdfast.core.codec_shape import display
 from holdfast.core.errors import GraphError
 
-__all__ = ["Law", "Reducer", "is_async", "kind_of", "law_of"]
+__all__ = ["Law", "Reducer", "is_async", "kind_of", "law_of", "takes_two"]
 
 Reducer = Callable[[Any, Any], Any]
 Change = Literal["value", "tail", "difference"]
@@ -70,12 +70,30 @@ def is_async(function: object) -> bool:
     return callable(function) and inspect.iscoroutinefunction(type(function).__call__)
 
 
+def takes_two(function: Callable[..., Any]) -> bool:
+    """Whether it can be called with two values. One without a signature is believed: many builtins have none."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return inspect.isroutine(function)
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
 def law_of(reducer: Reducer, annotation: object, where: str) -> Law:
     """The law of a reducer for a field of this type; GraphError if the two cannot go together."""
     if is_async(reducer):
         raise GraphError(
             f"the reducer {_name(reducer)} of {where} is an async def",
             hint="make it a plain def: it runs inside the commit; what has to be awaited belongs in a node",
+        )
+    if not takes_two(reducer):
+        raise GraphError(
+            f"the reducer {_name(reducer)} of {where} cannot be called with two values",
+            hint="a reducer takes the field's value and what a node gave: def merge(value, given): …",
         )
     kind = kind_of(annotation)
     if reducer is operator.add or reducer is operator.iadd:
@@ -172,11 +190,12 @@ _KNOWN: Final[dict[Any, tuple[Law, tuple[str, ...], str]]] = {
         "annotate the field with int or float, or use hf.reducers.append for a list",
     ),
     reducers.maximum: (Law(name="maximum", reduce=reducers.maximum, change="value"), _EVERYTHING, ""),
+    reducers.minimum: (Law(name="minimum", reduce=reducers.minimum, change="value"), _EVERYTHING, ""),
     reducers.merge_dicts: (
         Law(name="merge_dicts", reduce=reducers.merge_dicts, on_bytes=_objects_joined, empty=b"{}", change="value"),
         ("dict",),
         "annotate the field with a dict, or use hf.reducers.append for a list and union for a set",
     ),
-    max: (Law(name="max", reduce=max, change="value"), _EVERYTHING, ""),
-    min: (Law(name="min", reduce=min, change="value"), _EVERYTHING, ""),
+    max: (Law(name="max", reduce=reducers.maximum, change="value"), _EVERYTHING, ""),
+    min: (Law(name="min", reduce=reducers.minimum, change="value"), _EVERYTHING, ""),
 }

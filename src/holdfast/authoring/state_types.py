@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.authoring import state_models
 from holdfast.authoring.state_fields import Field
-from holdfast.authoring.state_laws import Law, Reducer, law_of
+from holdfast.authoring.state_laws import Law, Reducer, law_of, takes_two
 from holdfast.authoring.type_parameters import names_around
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES
 from holdfast.core.codec_hooks import is_pydantic_model
@@ -68,6 +68,14 @@ class StateType:
                 raise self.unknown(name, whose)
             encoded[name] = field.encode(value, f"field {name!r} of {whose}", limit)
         return encoded if len(encoded) < 2 else dict(sorted(encoded.items()))
+
+    def from_json(self, part: Mapping[str, object], whose: str) -> dict[str, object]:
+        """Fields that came as JSON, with values of their types; those that the state lacks are left as they are."""
+        fields = self.fields
+        return {
+            name: fields[name].from_json(value, f"field {name!r} of {whose}") if name in fields else value
+            for name, value in part.items()
+        }
 
     def encode_whole(self, given: object, whose: str, limit: int = DEFAULT_LIMIT_BYTES) -> dict[str, bytes]:
         """A state that a run begins with: an instance of the class, or its fields by name; the rest are defaults."""
@@ -229,17 +237,10 @@ def _is_read_only(hint: Any) -> bool:
 
 
 def _is_reducer(metadata: object) -> bool:
-    """A function of two. Other libraries put callables there too, which are classes or take another number."""
-    if isinstance(metadata, type) or not callable(metadata):
-        return False
-    if metadata is max or metadata is min:  # these have no signature
-        return True
-    try:
-        signature = inspect.signature(metadata)
-        signature.bind(None, None)
-    except (TypeError, ValueError):
-        return False
-    return True
+    """A function, or an object that is called with two. Other libraries put objects and classes there."""
+    if inspect.isroutine(metadata) or isinstance(metadata, functools.partial):
+        return True  # one that does not take two is refused, not passed over
+    return callable(metadata) and not isinstance(metadata, type) and takes_two(metadata)
 
 
 def _struct_fields(cls: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:

@@ -21,7 +21,8 @@ def state_of_words(graph: StateGraph[Any], words: Sequence[str]) -> dict[str, An
     """The fields that were given; whether they fit the state is for the graph to say."""
     if len(words) == 1 and (words[0] == STDIN or words[0].lstrip().startswith(("{", "[", '"'))):
         text = sys.stdin.read() if words[0] == STDIN else words[0]
-        return read_input(text, f"the state of {graph.name}", example_of(graph))
+        whose = f"the state of {graph.name}"
+        return graph.state_type.from_json(read_input(text, whose, example_of(graph)), whose)
     return _named(graph, words)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +54,13 @@ async def fork(
     state graph it goes on from a checkpoint (`holdfast checkpoints` lists them; without --step and --label from the
     latest), with other values for the fields that --update names. Its id is printed. The other run stays as it is.
     """
-    fields = None if update is None else update_of(update, run)
+    from holdfast.graph_reading import update_from_json
+
+    fields: Mapping[str, Any] | None = None if update is None else update_of(update, run)
     async with opened(options) as engine:
         row = await find_run(engine, run)
         _check_place(row, from_node, step, label, update)
+        fields = update_from_json(engine, row, fields)
         forked = await engine.fork(
             row.id, from_node=from_node, step=step, label=label, update=fields, key=key, by=operator()
         )

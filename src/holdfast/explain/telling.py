@@ -14,6 +14,7 @@ from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import MODULE, Situation, type_of
 from holdfast.explain.words import brief, clock, command, listed, nodes, span, verb
 from holdfast.models.dag_items import is_alone, version_name
+from holdfast.models.machine import tried
 from holdfast.store.contract import WorkerRow
 
 DEFAULT_QUEUE: Final = "default"
@@ -220,10 +221,9 @@ def _gave_up(s: Situation, items: Sequence[Work], node: str) -> Reason:
 
 def gave_up_text(s: Situation, item: Work) -> str:
     """What gave up, after which error, on which path, and what it holds up."""
-    attempts = "1 attempt" if item.attempt == 1 else f"{item.attempt} attempts"
     error = None if item.error is None else decode_error(item.error)
     told = f" ({item.status})" if error is None else f": {error.type}: {brief(error.message)}"
-    return f"node {s.name(item.node)} gave up after {attempts}{told}{_place(s, item.node)}"
+    return f"node {s.name(item.node)} gave up after {tried(item)}{told}{_place(s, item.node)}"
 
 
 def gave_up_fixes(s: Situation, item: Work) -> tuple[Fix, ...]:

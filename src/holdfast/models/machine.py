@@ -24,6 +24,7 @@ from holdfast.core.rows import (
     BLOCKED,
     CALL,
     CANCELLED,
+    CHILD,
     DEAD,
     EFFECT,
     FAILED,
@@ -380,9 +381,15 @@ def existing_run(view: View, run: str) -> Run:
     return row
 
 
+def tried(work: Work) -> str:
+    """How often what gave up was tried. To look at a run that it waits for is an attempt, but no try."""
+    times = max(1, work.failures) if work.kind == CHILD else work.attempt
+    return "1 attempt" if times == 1 else f"{times} attempts"
+
+
 def why(work: Work, name: str) -> str:
     """What gave up, in a sentence that fits a listing."""
-    times = "1 attempt" if work.attempt == 1 else f"{work.attempt} attempts"
+    times = tried(work)
     if work.error is None:
         return f"node {name} gave up after {times} ({work.status})"
     error = decode_error(work.error)

@@ -31,6 +31,7 @@ from holdfast.core.rows import (
     CALL,
     CANCELLED,
     CANCELLING,
+    CHILD,
     COMPLETED,
     DEAD,
     EFFECT,
@@ -72,6 +73,7 @@ from holdfast.models.machine import (
 )
 from holdfast.models.projection import failed_place, skip_event
 from holdfast.models.state_code import GRAPH
+from holdfast.models.state_graph import subgraph_run
 
 FINAL = (COMPLETED, CANCELLED, CANCELLING)
 NAMES_SHOWN = 5  # in a refusal
@@ -204,7 +206,7 @@ class Operators:
         if run.status != PAUSED:
             return Changed(changed=False, status=run.status)
         run = self._reopen(view, record(view, run, "resumed", by=op.by, **_named(op)))
-        nodes = self._retry_nodes(view, run, None) if run.gave_up and run.model != DECIDER else ()
+        nodes = self._retry_nodes(view, run, None, op.by) if run.gave_up and run.model != DECIDER else ()
         self._refresh(view, op.run)
         return Changed(changed=True, status=existing_run(view, op.run).status, nodes=nodes)
 
@@ -215,9 +217,7 @@ class Operators:
         # The last step of a graph may have failed at its merge, which no node is to blame for.
         if _is_final(run) or not (run.gave_up or (run.model == GRAPH and run.status == FAILED)):
             return Changed(changed=False, status=run.status)
-        run = self._take_up(view, record(view, run, "retried", by=op.by, **_named(op)))
-        nodes = self._retry_nodes(view, run, None)
-        self._refresh(view, op.run)
+        nodes = self._retry(view, record(view, run, "retried", by=op.by, **_named(op)), op.by)
         return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
 
     def reattempt(self, view: View, op: ReattemptNode) -> Changed:
@@ -249,7 +249,7 @@ class Operators:
                 f"node {name} of run {run.id} cannot be attempted again: {'; '.join(ahead)}", hint=fork
             )
         run = self._take_up(view, record(view, run, "reattempted", by=op.by, node=name))
-        nodes = self._retry_nodes(view, run, node)
+        nodes = self._retry_nodes(view, run, node, op.by)
         self._refresh(view, op.run)
         return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
 
@@ -376,7 +376,23 @@ class Operators:
                 view.put(WORK, replace(work, gate=gate_for(run, work.due, view.now)))
         return run
 
-    def _retry_nodes(self, view: View, run: Run, only: str | None) -> tuple[str, ...]:
+    def _retry(self, view: View, run: Run, by: str) -> tuple[str, ...]:
+        """All that gave up in the run is tried again; the names of it."""
+        nodes = self._retry_nodes(view, self._take_up(view, run), None, by)
+        self._refresh(view, run.id)
+        return nodes
+
+    def _retry_subgraph(self, view: View, work: Work, by: str) -> None:
+        """What failed is in the subgraph's own run: that is retried too. One that was cancelled is begun anew."""
+        child = view.run(subgraph_run(work))
+        if child is not None and child.status == FAILED:
+            self._retry(view, record(view, child, "retried", by=by), by)
+        elif child is not None and child.status == CANCELLED:
+            again: Work | None = view.get(WORK, (work.run, work.node, work.attempt + 1))
+            if again is not None:
+                view.put(WORK, replace(again, payload=str(again.attempt).encode()))
+
+    def _retry_nodes(self, view: View, run: Run, only: str | None, by: str) -> tuple[str, ...]:
         """A new attempt, with a fresh budget, for the nodes whose latest attempt gave up; their names."""
         machine = self.machines[run.model]
         query = AllWork(run.id) if only is None else Attempts(run.id, frozenset({only}))
@@ -403,6 +419,8 @@ class Operators:
                 run = replace(run, remaining=run.remaining + 1)
             run = new_attempt(view, run, work, Handing(None), due=view.now, failures=0, losses=0, parents=parents)
             machine.tried_again(view, run, work)
+            if work.kind == CHILD and run.model == GRAPH:
+                self._retry_subgraph(view, work, by)
             run = existing_run(view, run.id)
         self._blame(view, run)
         return tuple(machine.label(view, run, work.node, self.definitions) for work in again)

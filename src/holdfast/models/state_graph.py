@@ -21,6 +21,7 @@ from holdfast.core.errors import (
     UnknownWorkflow,
     UsageError,
 )
+from holdfast.core.ids import child_id
 from holdfast.core.operations import StartRun
 from holdfast.core.queries import Attempts, CheckpointsBetween, OpenWork, RecordedIn, WaitsOf
 from holdfast.core.rows import (
@@ -289,6 +290,14 @@ def recording_attempt(work: Work) -> int:
     return stored_number(work.parents, f"column parents of {work.node}") if work.parents else work.attempt
 
 
+def subgraph_run(work: Work) -> str:
+    """The id of the run of a subgraph: derived, so that it is started once.
+
+    The item's payload is the attempt that began it anew, where the first one was cancelled.
+    """
+    return child_id(work.run, f"{work.node}#{work.payload.decode()}" if work.payload else work.node)
+
+
 def code_of_graph(definitions: Definitions, run: Run) -> GraphCode:
     code = definitions.state_graph(run.workflow)
     if code is None:
@@ -439,4 +448,4 @@ def _shown(error: RunError | UsageError) -> str:
     return f"{type(error).__name__}: {error.message}".replace("\0", "\\0")[:500]
 
 
-__all__ = ["GraphMachine", "asks_person", "code_of_graph", "recording_attempt", "waits_for_room"]
+__all__ = ["GraphMachine", "asks_person", "code_of_graph", "recording_attempt", "subgraph_run", "waits_for_room"]

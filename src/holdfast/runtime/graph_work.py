@@ -17,14 +17,14 @@ from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
 from holdfast.core.codec import Codecs, decode_error, encode_error
 from holdfast.core.errors import MissingJob, RunFailed, StoreError
-from holdfast.core.ids import child_id, idempotency_key
+from holdfast.core.ids import idempotency_key
 from holdfast.core.operations import CompleteWork, FailWork, KillWork, Offer, Operation, Settled, StartRun, SteerWork
 from holdfast.core.queries import RecordedBy, StateChain
 from holdfast.core.rows import COMPLETED, Checkpoint, Recorded, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.core.state_items import Item, node_of, step_of
 from holdfast.core.state_outcomes import encode_outcome, split, with_sent
-from holdfast.models.state_graph import recording_attempt
+from holdfast.models.state_graph import recording_attempt, subgraph_run
 from holdfast.models.state_memory import Known, mark_of, missing_checkpoint, put_together
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.invocation import Invocation
@@ -179,7 +179,7 @@ class GraphWork:
     async def _child(self, work: Work, run: Run, offer: Callable[[], Offer | None]) -> Operation:
         """Start the subgraph's run, or see how it ended. Its id is derived, so it is started once."""
         code, name = self._code(run), node_of(work.node)
-        child = child_id(run.id, work.node)
+        child = subgraph_run(work)
         known, item = await self._place(run, work, code)
         given = dict(with_sent(known.fields, item.sent))
         found = await self._store.runs([child])

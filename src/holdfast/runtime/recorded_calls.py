@@ -140,6 +140,10 @@ class LiveCalls:
         self._loop = asyncio.get_running_loop()
         self._mismatch: ReplayMismatch | None = None
         self._beside_records: _Asked | None = None  # a new call, made where others were recorded
+        self._calling: list[asyncio.Task[Any] | None] = []  # who makes a call that is not recorded yet
+        self._quiet = asyncio.Event()  # nobody does
+        self._quiet.set()
+        self._question: WaitForPerson | None = None
 
     def note(self, text: str) -> None:
         self._note(text)
@@ -176,6 +180,20 @@ class LiveCalls:
         if asked.before is not None:
             await asyncio.sleep(0)  # the node's other branches ask as well, much as when the call took its time
             return self._again(asked.before, asked.where)
+        if self._question is not None:  # the attempt is over as soon as the calls that were made before are recorded
+            await self._ended_calls()
+            raise self._question
+        caller = asyncio.current_task()
+        self._calling.append(caller)
+        self._quiet.clear()
+        try:
+            return await self._called(asked, call)
+        finally:
+            self._calling.remove(caller)
+            if not self._calling:
+                self._quiet.set()
+
+    async def _called(self, asked: _Asked, call: Callable[[], Awaitable[Any]]) -> Any:
         began = self._clock.monotonic()
         try:
             value = await call()
@@ -198,7 +216,19 @@ class LiveCalls:
         return self._on_loop(self._answered(asked, began, value))
 
     async def interrupt(self, payload: object) -> Any:
-        return self.interrupt_blocking(payload)
+        """A question ends the attempt. Calls that other branches of the node make are waited for: a call that is not
+        recorded by then would be made again after the answer (I42)."""
+        try:
+            return self.interrupt_blocking(payload)
+        except WaitForPerson as question:
+            await asyncio.sleep(0)  # branches that begin together with this one make their first call
+            self._question = self._question or question
+            await self._ended_calls()
+            raise
+
+    async def _ended_calls(self) -> None:
+        if asyncio.current_task() not in self._calling:  # a call that asks would wait for itself
+            await self._quiet.wait()
 
     def interrupt_blocking(self, payload: object) -> Any:
         asked = self._ask(INTERRUPT, payload)

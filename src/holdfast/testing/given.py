@@ -136,12 +136,18 @@ class Given(Generic[S, I, E, F]):
         return self.then_timers()
 
     def then_timer_cancelled(self, *keys: str) -> Given[S, I, E, F]:
-        """It cancelled the timers of exactly these keys, in any order, whether or not they were set."""
+        """It cancelled the timers of exactly these keys, in any order, whether or not they were set.
+
+        As in all that is expected here, what is not named is not expected: name several keys in one call.
+        """
         if not keys:
             raise UsageError("then_timer_cancelled was given no key", hint="name one, or use then_no_timer_cancelled()")
         cancelled = self._last().cancels
         if set(keys) != set(cancelled):
-            raise _unexpected("cancelled timers", map(repr, keys), map(repr, cancelled))
+            error = _unexpected("cancelled timers", map(repr, keys), map(repr, cancelled))
+            if set(keys) < set(cancelled):
+                error.add_note(f"name all of them in one call: then_timer_cancelled{tuple(cancelled)}")
+            raise error
         return self
 
     def then_no_timer_cancelled(self) -> Given[S, I, E, F]:

@@ -56,13 +56,15 @@ async def skip_node(call: Call) -> Done:
 
 
 async def fork_run(call: Call) -> ForkedAnswer:
+    from holdfast.graph_reading import update_from_json
+
     run, body = await call.run(), call.body
     forked = await call.engine.fork(
         run.id,
         from_node=body.from_node,
         step=body.step,
         label=body.label,
-        update=body.update,
+        update=update_from_json(call.engine, run, body.update),
         key=body.key or call.key,
         by=call.by,
     )

@@ -50,13 +50,16 @@ async def _started(call: Call, thing: Any, args: tuple[Any, ...], key: str | Non
             if_exists=body.if_exists,
         )
     except PayloadRefused as refused:
-        plain = plain_refusal(refused.message)
-        if plain == refused.message:  # such as one that is too large
-            raise
-        raise PayloadRefused(plain, hint="give a value of that type, as JSON") from refused.__cause__
+        raise in_plain_words(refused) from refused.__cause__
     except KeyConflict as conflict:
         hint = "use another key, or the input that the run of this key was started with"
         raise KeyConflict(conflict.message, hint=hint) from conflict
+
+
+def in_plain_words(refused: PayloadRefused) -> PayloadRefused:
+    """A refusal as its sender understands it; as it is, if it is about something else, such as the size."""
+    plain = plain_refusal(refused.message)
+    return refused if plain == refused.message else PayloadRefused(plain, hint="give a value of that type, as JSON")
 
 
 def bound(engine: Engine, body: StartBody) -> tuple[Any, tuple[Any, ...]]:
@@ -67,7 +70,10 @@ def bound(engine: Engine, body: StartBody) -> tuple[Any, tuple[Any, ...]]:
         return found.bind(*args, **kwargs), ()
     fields = _fields(body)
     if is_state_graph(found):
-        return found, (fields,)
+        try:
+            return found, (found.state_type.from_json(fields, f"the state of {body.workflow}"),)
+        except PayloadRefused as refused:
+            raise in_plain_words(refused) from refused.__cause__
     if isinstance(found, type) and issubclass(found, Dag):
         hints = _hints(found)
         values = {name: _value(value, hints.get(name, Any), name) for name, value in fields.items()}
