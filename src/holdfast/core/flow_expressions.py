@@ -22,14 +22,16 @@ from holdfast.core.flow_operations import (
     AUGMENTED,
     BINARY,
     COMPARISONS,
-    FUNCTIONS,
     UNARY,
     attribute,
+    call_function,
     call_method,
     changes_in_place,
     mutate,
+    text_of,
     writable,
 )
+from holdfast.core.flow_sets import walked
 from holdfast.core.flow_values import UNBOUND, KnownTypes, Raised, raised, unpack, with_record
 
 __all__ = [
@@ -162,7 +164,7 @@ def _items(expressions: tuple[Expression, ...], scope: Scope) -> list[Any]:
     values: list[Any] = []
     for item in expressions:
         if item[0] == "star":
-            values.extend(evaluate(item[1], scope))
+            values.extend(walked(evaluate(item[1], scope)))
         else:
             values.append(evaluate(item, scope))
     return values
@@ -176,10 +178,10 @@ def _display(expressions: tuple[Expression, ...], scope: Scope) -> list[Any]:
             continue
         several = evaluate(item[1], scope)
         try:
-            walked = iter(several)
+            items = iter(walked(several))
         except TypeError:
             raise TypeError(f"Value after * must be an iterable, not {_type_of(several)}") from None
-        values.extend(walked)
+        values.extend(items)
     return values
 
 
@@ -245,7 +247,7 @@ def augmented(symbol: str, left: Any, right: Any, owned: bool) -> Any:
             f"`{symbol}=` would change a {type(left).__name__} in place",
             hint=f"write `a = a {symbol} b`, or make a new one with dataclasses.replace",
         )
-    return AUGMENTED[symbol](left, right)
+    return AUGMENTED[symbol](left, walked(right) if type(left) is list and symbol == "+" else right)
 
 
 def _unary(expression: Expression, scope: Scope) -> Any:
@@ -300,7 +302,7 @@ def _attr(expression: Expression, scope: Scope) -> Any:
     return attribute(evaluate(expression[1], scope), expression[2])
 
 
-_CONVERSIONS: Final[dict[str, Callable[[Any], str]]] = {"s": str, "r": repr, "a": ascii}
+_CONVERSIONS: Final = {"s": "str", "r": "repr", "a": "ascii"}
 
 
 def _format(expression: Expression, scope: Scope) -> str:
@@ -312,8 +314,8 @@ def _format(expression: Expression, scope: Scope) -> str:
         _, operand, conversion, spec = part
         value = evaluate(operand, scope)
         if conversion:
-            value = _CONVERSIONS[conversion](value)
-        parts.append(format(value, evaluate(spec, scope)))
+            value = call_function(_CONVERSIONS[conversion], [value], {})
+        parts.append(text_of(value, evaluate(spec, scope)))
     return "".join(parts)
 
 
@@ -322,7 +324,7 @@ def _format(expression: Expression, scope: Scope) -> str:
 
 def _call(expression: Expression, scope: Scope) -> Any:
     args = _items(expression[2], scope)
-    return FUNCTIONS[expression[1]](*args, **_keywords(expression[3], scope))
+    return call_function(expression[1], args, _keywords(expression[3], scope))
 
 
 def _method(expression: Expression, scope: Scope) -> Any:
@@ -372,7 +374,7 @@ def _comprehension(expression: Expression, scope: Scope) -> Any:
     inner_names: dict[str, Any] = {}
     inner = _Inner(scope, inner_names, kind == "generator" or _COMPREHENSIONS_ARE_FUNCTIONS)
     # The first sequence is computed around the comprehension, at once, as Python does.
-    first = iter(evaluate(clauses[0][1], scope))
+    first = iter(walked(evaluate(clauses[0][1], scope)))
     turns = _turns(clauses, 0, first, inner, inner_names)
     if kind == "list":
         return [evaluate(element, inner) for _ in turns]
@@ -399,7 +401,7 @@ def _turns(
         if depth + 1 == len(clauses):
             yield
         else:
-            following = iter(evaluate(clauses[depth + 1][1], scope))
+            following = iter(walked(evaluate(clauses[depth + 1][1], scope)))
             yield from _turns(clauses, depth + 1, following, scope, names)
 
 
@@ -435,7 +437,7 @@ def bind_pattern(pattern: Any, value: Any, names: dict[str, Any]) -> None:
     targets = pattern[1:]
     star = next((i for i, target in enumerate(targets) if not isinstance(target, str) and target[0] == "rest"), None)
     try:
-        values = list(value)
+        values = list(walked(value))
     except TypeError:
         raise TypeError(f"cannot unpack non-iterable {_type_of(value)} object") from None
     if star is None:
@@ -530,7 +532,8 @@ def _changed(expression: Expression, scope: Scope) -> tuple[Any, Any]:
         args = _items(change[2], scope)
         result = mutate(holder, change[1], args, _keywords(change[3], scope))
     elif kind == "set":
-        holder[evaluate(change[1], scope)] = first
+        key = evaluate(change[1], scope)
+        holder[key] = walked(first) if isinstance(key, slice) else first
     elif kind == "delete":
         del holder[evaluate(change[1], scope)]
     else:
