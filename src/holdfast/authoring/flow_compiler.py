@@ -30,7 +30,7 @@ from holdfast.authoring.flow_dataflow import (
     without_needless_checks,
     without_unreachable,
 )
-from holdfast.authoring.flow_refusals import refuse_syntax
+from holdfast.authoring.flow_refusals import refusal, refuse_syntax
 from holdfast.authoring.flow_source import FlowSource
 from holdfast.authoring.flow_statements import compile_body
 from holdfast.authoring.flow_tasks import refuse_doubtful_results, tasks_as_results
@@ -52,6 +52,7 @@ class Compiled:
 
 def compile_flow(name: str, function: Callable[..., Any], source: FlowSource) -> Compiled:
     """The compiled flow; FlowNotSupported with file, line and alternative for what can't be compiled."""
+    _refuse_wrapped(function, source)
     refuse_syntax(source)
     tasks_as_results(source)
     building = Building()
@@ -66,6 +67,19 @@ def compile_flow(name: str, function: Callable[..., Any], source: FlowSource) ->
     stage.make(OUTPUT, "output", source.tree, label="return", category="output", expression=("var", RESULT))
     building.connect(building.take_ends(), OUTPUT)
     return Compiled(_graph(name, building, parameters), building.types, building.references)
+
+
+def _refuse_wrapped(function: Callable[..., Any], source: FlowSource) -> None:
+    """A wrapper made with functools.wraps gives the text of what it wraps, which says nothing of the wrapper."""
+    if not hasattr(function, "__wrapped__"):
+        return
+    raise refusal(
+        source,
+        [source.tree, *source.tree.decorator_list][-1],
+        "another decorator around the function",
+        "a flow is compiled from the text of its function, and what the decorator adds is not in it",
+        "put @hf.flow directly above the async def and no other decorator below it; write what that did into the flow",
+    )
 
 
 def _graph(name: str, building: Building, parameters: tuple[FlowParameter, ...]) -> FlowGraph:
