@@ -27,6 +27,7 @@ from holdfast.authoring.flow_dataflow import (
     Control,
     data_edges,
     may_be_unbound,
+    with_kept_parts,
     without_needless_checks,
     without_unreachable,
 )
@@ -89,7 +90,7 @@ def _graph(name: str, building: Building, parameters: tuple[FlowParameter, ...])
     refuse_doubtful_results(building, unbound)
     nodes, edges = without_needless_checks(nodes, edges, unbound)
     control = Control.of(nodes, edges, given)
-    nodes = with_owners(building, control, nodes)
+    nodes = with_kept_parts(with_owners(building, control, nodes))
     control = Control.of(nodes, edges, given)
     return FlowGraph(
         name,
