@@ -51,6 +51,12 @@ SEEN_BY_OTHERS = {
     "an earlier pass": "b = []\n r = []\n for x in a:\n  r.append(1)\n  b.append(r)\n  await double(1)\n return b",
     "zipped rows": "b = [x for x, _ in zip(a, a)]\n b[0].append(1)\n await double(1)\n return a",
     "a pure function's result": "b = same(a)\n b.append(1)\n await double(1)\n return a",
+    "another name, augmented": "b = a\n b += [1]\n await double(1)\n return a",
+    "another name of a list": "c = [1]\n b = c\n await double(1)\n b *= a\n return c",
+    "another name of a row": "b = {'x': a}\n c = b\n b['x'] += sorted(a)\n await double(1)\n return c",
+    "another name of a dict": "b = c = dict(a)\n b |= a\n await double(1)\n return c",
+    "another name of a result": "b = await numbers(2)\n c = b\n b += a\n await double(1)\n return c",
+    "another name of a set": "b = c = {x for x in a}\n b.add(1)\n b -= c\n return c",
     "itself again": "b = a\n a = a\n a.append(1)\n await double(1)\n return b",
 }
 
@@ -58,6 +64,13 @@ SEEN_BY_OTHERS = {
 def source(body: str) -> str:
     """The body with one space for each level."""
     return "async def program(a):\n" + "".join(f" {line}\n" for line in body.replace("\n ", "\n").split("\n"))
+
+
+def test_i24_an_annotated_parameter_is_known_to_be_a_list() -> None:
+    text = "async def program(a{}, n):\n b = a\n await double(1)\n b += n\n return [a, b]\n"
+    flow(registry=Registry())(function_of(text.format("")))
+    with pytest.raises(FlowNotSupported, match="changing `b` in place is not supported here"):
+        flow(registry=Registry())(function_of(text.format(": list[int]")))
 
 
 @pytest.mark.parametrize("name", SEEN_BY_OTHERS)

@@ -22,7 +22,7 @@ from typing import Any
 
 from holdfast.authoring.flow_aliases import with_owners
 from holdfast.authoring.flow_building import Building, End, FunctionFrame, Place, Stage
-from holdfast.authoring.flow_constants import constant, is_scalar_hint, learn_hints
+from holdfast.authoring.flow_constants import constant, is_container_hint, is_scalar_hint, learn_hints
 from holdfast.authoring.flow_dataflow import (
     Control,
     data_edges,
@@ -135,6 +135,8 @@ def _parameters(building: Building, function: Callable[..., Any], source: FlowSo
         found.append(FlowParameter(parameter.name, default))
         annotated = parameter.name in hints and parameter.default is inspect.Parameter.empty
         building.scalar_parameters[parameter.name] = annotated and is_scalar_hint(hints[parameter.name])
+        if annotated and is_container_hint(hints[parameter.name]):
+            building.container_parameters.add(parameter.name)
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -172,15 +172,17 @@ def with_kept_parts(nodes: Mapping[str, FlowNode]) -> dict[str, FlowNode]:
 
 
 def _kept(node: FlowNode) -> tuple[str, ...]:
-    head, *parts = node.expression or ("const", None)
-    if node.target is None or node.is_frontier or node.fork is not None:
+    target = node.target
+    expression: Any = node.expression or ("const", None)
+    head, *parts = expression
+    if target is None or node.is_frontier or node.fork is not None:
         return ()
     if head == "augment":
         return node.assigns if parts[0] in _BY_PARTS else ()
     if head in ("mutated", "mutated_with"):
         change = parts[2]
         return node.assigns[:1] if change[0] in ("augment", "call") and change[1] in _BY_PARTS else ()
-    inner = [part for part in node.target[1:] if isinstance(part, tuple)]
+    inner = [part for part in target[1:] if isinstance(part, tuple)]
     is_nested = any(part[0] == "tuple" or isinstance(part[1], tuple) for part in inner)
     return node.assigns if is_nested else ()
 
