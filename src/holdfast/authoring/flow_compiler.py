@@ -5,7 +5,7 @@
     `flow_effects`, `flow_mutations`, `flow_expressions`, `flow_value_calls`, `flow_constants`: make nodes and order
     edges, in the order of the source.
 3.  `flow_dataflow`: drop what can't be reached; find what may be unbound.
-4.  `flow_aliases`: refuse changes in place that another variable could see.
+4.  `flow_aliases`, `flow_sharing`, `flow_containers`: refuse changes in place that another variable could see.
 5.  `flow_dataflow`: draw data edges.
 
 Nothing runs meanwhile, and nothing of the function is ever executed by the engine.

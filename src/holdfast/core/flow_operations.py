@@ -298,6 +298,7 @@ _ATTRIBUTES: Final[Mapping[type, frozenset[str]]] = {
     complex: frozenset(("real", "imag")),
 }
 
+_OF_SYSTEM_ERRORS: Final = frozenset({"errno", "strerror", "filename", "filename2"})
 _PLAIN: Final = (str, bytes, int, float, bool, complex, list, tuple, dict, set, frozenset, range, type(None))
 
 
@@ -338,9 +339,11 @@ def _attribute_of_failure(value: Raised, name: str) -> Any:
     state = value.record.state or {}
     if name in state:
         return state[name]
+    if name in _OF_SYSTEM_ERRORS and (error := value.system_error) is not None:
+        return getattr(error, name)
     raise FlowNotSupported(
-        f"a flow can't read {name!r} of this {value.record.type}: of a failure its text is kept, and its args and "
-        "attributes where JSON can hold them",
+        f"a flow can't read {name!r} of this {value.record.type}: of a failure its text is kept, and where JSON can "
+        "hold them its args and the attributes that Python code has set",
         hint="catch the exception in the action and return what the flow needs",
     )
 

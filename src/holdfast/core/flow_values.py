@@ -72,8 +72,21 @@ class Raised(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def args(self) -> tuple[object, ...] | None:
-        """What the exception was made from; None if that could not be kept."""
-        return self.record.arguments if self.made_from is None else self.made_from
+        """What the exception's `args` were; None if that could not be kept."""
+        if self.made_from is not None:
+            return self.made_from
+        kept = self.record.arguments
+        # What the system's errors are rebuilt from has the file's name too, which their args lack.
+        return OSError(*kept).args if kept is not None and len(kept) > 2 and self.is_a(OSError) else kept
+
+    @property
+    def system_error(self) -> OSError | None:
+        """An error of the system with its number and file; None unless its text shows that they are what they were."""
+        kept = self.record.arguments
+        if kept is None or len(kept) < 2 or not self.is_a(OSError):
+            return None
+        rebuilt = OSError(*kept)
+        return rebuilt if str(rebuilt) == self.record.message else None
 
     def is_a(self, kind: type) -> bool:
         """Whether `except kind` catches it: by the names of its types, since it may come from another process."""
