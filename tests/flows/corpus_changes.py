@@ -1,4 +1,4 @@
-# ruff: noqa: RUF005
+# ruff: noqa: RUF005, SIM105
 """Changes in place: allowed where nobody else could see them."""
 
 from __future__ import annotations
@@ -349,3 +349,103 @@ async def items_of_a_slice_are_shared_only_inside(rows: list[list[int]]) -> list
     rows[1:] = [[*row] for row in more]
     rows[1].append(await add(1))
     return [rows, more]
+
+
+@case(([5, 0],), ([5, 2],))
+async def extended_by_a_part(items: list[int]) -> list[Any]:
+    rows = [1]
+    try:
+        rows.extend(10 // k for k in items)
+    except ZeroDivisionError:
+        await double(1)
+    return rows
+
+
+@case(([5, 0],))
+async def extended_by_a_part_in_every_pass(items: list[int]) -> list[Any]:
+    rows: list[Any] = []
+    for n in range(3):
+        try:
+            rows.append(await add(n))
+            rows.extend(10 // (k - n) for k in items)
+        except ZeroDivisionError as e:
+            rows.append(str(e))
+        finally:
+            rows.append(await double(len(rows)))
+    return rows
+
+
+@case(([["a", 1], ["b", 2], 5],), ([["a", 1], [[], 2]],), ([["a", 1]],))
+async def updated_by_a_part(pairs: list[Any]) -> list[Any]:
+    found: dict[str, Any] = {"x": 0}
+    inner: dict[str, Any] = {"y": {}}
+    seen = {"z"}
+    try:
+        try:
+            found.update(pairs)
+        finally:
+            await double(1)
+    except (TypeError, ValueError) as e:
+        found["failed"] = str(e)
+    try:
+        inner["y"] |= pairs
+    except (TypeError, ValueError):
+        await double(2)
+    try:
+        seen.update(["a", *pairs])
+    except TypeError:
+        pass
+    await double(3)
+    return [found, inner, sorted(seen)]
+
+
+@case((0,), (1,))
+async def sorted_by_a_part(n: int) -> list[Any]:
+    rows = [5, 4, 3, "a", 2] if n else [2, 1]
+    taken = {1, 2, 3}
+    try:
+        rows.sort()
+        taken.difference_update([1], n)
+    except TypeError as e:
+        rows.append(str(e))
+    await double(1)
+    return [rows, sorted(taken)]
+
+
+@case((5,), ([2, 3],), ([2],))
+async def unpacked_by_a_part(value: Any) -> list[Any]:
+    a = b = c = d = 0
+    try:
+        a, (b, c), d = 1, await echo(value), 4
+    except (TypeError, ValueError) as e:
+        await echo(str(e))
+    try:
+        (a, *(b, c)), d = [value, 7], await echo(8)
+    except (TypeError, ValueError) as e:
+        await echo(str(e))
+    return [a, b, c, d]
+
+
+@case(([[1, [2, 3]], [4, 5]],), ([[1, [2, 3]], [4]],), ([],))
+async def loop_unpacked_by_a_part(rows: list[Any]) -> list[Any]:
+    a = b = 0
+    try:
+        for a, (b, c) in rows:
+            await double(a + b + c)
+    except (TypeError, ValueError):
+        await double(1)
+    return [a, b]
+
+
+@case((5,))
+async def first_assigned_by_a_part(value: int) -> list[Any]:
+    try:
+        a, (b, _c) = 1, value
+    except TypeError:
+        await double(1)
+    try:
+        found = [a]
+        found.append(b)
+    except UnboundLocalError as e:
+        found.append(str(e))
+    return found

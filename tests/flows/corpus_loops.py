@@ -370,3 +370,14 @@ async def empty_inner_loops(n: int) -> int:
             await double(1)
         count += 1
     return await add(count)
+
+
+@case(([1, 2], [3, 4]), ([1, 2], [3, 4, 5]))
+async def strict_zip_before_the_loop(ids: list[int], sizes: list[int]) -> list[Any]:
+    found: list[Any] = []
+    try:
+        for a, b in list(zip(ids, sizes, strict=True)):
+            found.append(await add(a, b))
+    except ValueError as e:
+        found.append(str(e))
+    return found

@@ -192,3 +192,21 @@ async def takes_a_lock(n: int) -> int:
 async def holds_half_a_character(n: int) -> str:
     await add(n)
     return "\ud800"
+
+
+async def walks_over_an_enumerated_generator(n: int) -> list[int]:
+    found = []
+    for i, x in enumerate(10 // k for k in range(n)):
+        found.append(await add(i, x))
+    return found
+
+
+async def walks_over_a_strict_zip(ids: list[int], sizes: list[int]) -> list[int]:
+    found = []
+    for i, (a, b) in enumerate(zip(ids, sizes, strict=True)):
+        found.append(await add(a, b + i))
+    return found
+
+
+async def awaits_for_a_strict_zip(ids: list[int], sizes: list[int]) -> list[int]:
+    return [await add(a, b) for a, b in zip(ids, sizes, strict=len(ids) > 1)]

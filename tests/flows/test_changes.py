@@ -7,11 +7,13 @@ import random
 
 import pytest
 
+from holdfast.authoring import flow_compiler
 from holdfast.authoring.flows import flow
 from holdfast.authoring.registry import Registry
 from holdfast.core.errors import FlowNotSupported
 from tests.flows.programs import function_of
 from tests.flows.sharing_programs import SharingWriter
+from tests.flows.simulator import Simulation
 from tests.flows.test_random_programs import NOT_COMPARED, check
 
 PROGRAMS = int(os.environ.get("FLOW_PROGRAMS", "250"))
@@ -49,6 +51,12 @@ SEEN_BY_OTHERS = {
     "an earlier pass": "b = []\n r = []\n for x in a:\n  r.append(1)\n  b.append(r)\n  await double(1)\n return b",
     "zipped rows": "b = [x for x, _ in zip(a, a)]\n b[0].append(1)\n await double(1)\n return a",
     "a pure function's result": "b = same(a)\n b.append(1)\n await double(1)\n return a",
+    "another name, augmented": "b = a\n b += [1]\n await double(1)\n return a",
+    "another name of a list": "c = [1]\n b = c\n await double(1)\n b *= a\n return c",
+    "another name of a row": "b = {'x': a}\n c = b\n b['x'] += sorted(a)\n await double(1)\n return c",
+    "another name of a dict": "b = c = dict(a)\n b |= a\n await double(1)\n return c",
+    "another name of a result": "b = await numbers(2)\n c = b\n b += a\n await double(1)\n return c",
+    "another name of a set": "b = c = {x for x in a}\n b.add(1)\n b -= c\n return c",
     "itself again": "b = a\n a = a\n a.append(1)\n await double(1)\n return b",
 }
 
@@ -56,6 +64,13 @@ SEEN_BY_OTHERS = {
 def source(body: str) -> str:
     """The body with one space for each level."""
     return "async def program(a):\n" + "".join(f" {line}\n" for line in body.replace("\n ", "\n").split("\n"))
+
+
+def test_i24_an_annotated_parameter_is_known_to_be_a_list() -> None:
+    text = "async def program(a{}, n):\n b = a\n await double(1)\n b += n\n return [a, b]\n"
+    flow(registry=Registry())(function_of(text.format("")))
+    with pytest.raises(FlowNotSupported, match="changing `b` in place is not supported here"):
+        flow(registry=Registry())(function_of(text.format(": list[int]")))
 
 
 @pytest.mark.parametrize("name", SEEN_BY_OTHERS)
@@ -71,6 +86,27 @@ async def test_i24_augmented_assignment_of_a_shared_list_is_refused_by_the_run()
     assert await check(text, 0) == NOT_COMPARED
     text = "async def program(a, b, items):\n    kept = a\n    a += 1\n    await double(1)\n    return [kept, a]\n"
     assert await check(text, 0) == "compared"
+
+
+async def test_i24_a_graph_that_was_compiled_before_parts_were_kept_is_followed_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has no edges for what a failing node has changed, so that nothing of it may be written."""
+    text = "async def program(a):\n try:\n  a.extend(6 // x for x in [3, 0])\n except ZeroDivisionError:\n"
+    text += "  await double(1)\n return a\n"
+    new = flow(registry=Registry())(function_of(text))
+    monkeypatch.setattr(flow_compiler, "with_kept_parts", lambda nodes: nodes)
+    old = flow(registry=Registry())(function_of(text))
+    assert old.graph.signature != new.graph.signature
+    assert await Simulation(new).run([1]) == [1, 2]
+    assert await Simulation(old).run([1]) == [1]
+
+
+def test_i24_only_what_can_fail_half_way_under_a_handler_is_kept() -> None:
+    text = "async def program(a, b):\n try:\n  b += await double(1)\n  a.append(b)\n  a.pop()\n  c, *d = a\n"
+    text += " except ValueError:\n  await double(b)\n a.extend(a)\n e, (f, g) = a\n return a\n"
+    graph = flow(registry=Registry())(function_of(text)).graph
+    assert [node.keeps for node in graph.nodes if node.keeps] == []
 
 
 @pytest.mark.timeout(3600)

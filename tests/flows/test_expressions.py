@@ -13,8 +13,9 @@ from holdfast.authoring.registry import Registry
 from holdfast.core import flow_expressions, flow_operations
 from holdfast.core.errors import FlowNotSupported
 from holdfast.core.flow_expression_reading import check_expression, free_variables
-from holdfast.core.flow_expressions import bind_pattern, evaluate
+from holdfast.core.flow_expressions import evaluate
 from holdfast.core.flow_operations import FUNCTIONS, METHODS, attribute, call_method
+from holdfast.core.flow_patterns import bind_pattern
 from tests.flows.actions import Order, double, echo
 from tests.flows.corpus import all_cases
 from tests.flows.parity import compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,9 +13,12 @@ import pytest
 
 from holdfast.authoring.flow_refusals import SYNTAX
 from holdfast.authoring.flows import flow
+from holdfast.authoring.pure import pure
 from holdfast.authoring.registry import Registry
-from holdfast.core.errors import FlowNotSupported
+from holdfast.core.errors import FlowNotSupported, UsageError
 from tests.flows import mistakes
+from tests.flows.actions import double
+from tests.flows.parity import ending_of_flow, ending_of_plain
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "mistakes.txt"
@@ -89,6 +93,74 @@ def test_i24_a_lambda_is_refused_with_file_and_line() -> None:
         flow(registry=Registry())(made)
 
 
+def doubled(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def wrapper(*args: Any) -> Any:
+        return 2 * await function(*args)
+
+    return wrapper
+
+
+@doubled
+async def wrapped(n: int) -> int:
+    return await double(n)
+
+
+def test_i24_a_function_inside_of_another_decorator_is_refused() -> None:
+    """Its text is that of the function inside, and the wrapper would be left out."""
+    for function in (wrapped, doubled(wrapped)):
+        with pytest.raises(FlowNotSupported, match="no other decorator below it") as refused:
+            flow(registry=Registry())(function)
+        told = str(refused.value).splitlines()
+        assert told[0] == "flow wrapped can't be compiled: another decorator around the function is not supported here"
+        assert told[1].startswith(f'  File "{__file__}", line ')
+        assert told[2].strip() == "@doubled"
+        assert told[3].strip() == "^^^^^^^"
+
+
+def tripled(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return 3 * function(*args)
+
+    return wrapper
+
+
+@pure
+@tripled
+def next_of(n: int) -> int:
+    return n + 1
+
+
+async def calls_a_wrapped_helper(n: int) -> int:
+    return next_of(await double(n))  # type: ignore[no-any-return]
+
+
+async def test_i24_a_pure_helper_inside_of_another_decorator_is_called_with_it() -> None:
+    assert await ending_of_flow(calls_a_wrapped_helper, (5,)) == await ending_of_plain(calls_a_wrapped_helper, (5,))
+
+
+@doubled
+@flow(registry=Registry())
+async def wraps_a_flow(n: int) -> int:
+    return await double(n)
+
+
+async def calls_a_wrapper(n: int) -> int:
+    return await wraps_a_flow(n)
+
+
+def test_i24_a_wrapper_around_a_flow_is_not_taken_for_the_flow() -> None:
+    with pytest.raises(FlowNotSupported, match="ordinary coroutine"):
+        flow(registry=Registry())(calls_a_wrapper)
+
+
+@pytest.mark.parametrize("thing", [functools.partial(plain, 1), Shop(), Shop().sells])
+def test_i24_what_is_no_function_is_refused(thing: Any) -> None:
+    with pytest.raises(UsageError):
+        flow(registry=Registry())(thing)
+
+
 HALF = "\ud800"
 
 
@@ -148,8 +220,6 @@ def test_i24_refused_syntax_is_refused_wherever_it_stands(name: str) -> None:
 
 
 def test_i24_yield_is_refused() -> None:
-    from holdfast.core.errors import UsageError
-
     async def generator(n: int):  # type: ignore[no-untyped-def]
         yield n
 
@@ -165,8 +235,6 @@ def test_i24_a_function_without_source_is_refused() -> None:
 
 
 def test_i24_a_plain_def_is_refused() -> None:
-    from holdfast.core.errors import UsageError
-
     def plain(n: int) -> int:
         return n
 

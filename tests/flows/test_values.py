@@ -146,3 +146,39 @@ def test_i21_arguments_that_could_not_be_kept_are_never_replaced_by_others() -> 
         attribute(failure, "args")
     with pytest.raises(FlowNotSupported, match="can't read 'code'"):
         attribute(raised(ValueError("x")), "code")
+
+
+class Unreachable(ConnectionError):
+    """Says what it likes."""
+
+    def __str__(self) -> str:
+        return "unreachable"
+
+
+def _with_number(error: OSError) -> OSError:
+    error.errno = 5
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(2, "No such file", "a.txt"),
+        FileExistsError(17, "File exists", "a.txt", None, "b.txt"),
+        ConnectionRefusedError(111, "Connection refused"),
+    ],
+)
+def test_i21_a_failure_of_the_system_keeps_its_number_and_file(error: OSError) -> None:
+    for made_by_the_flow in (True, False):
+        failure = raised(error)
+        failure = failure if made_by_the_flow else Raised(failure.record)
+        back = decode_value(encode_value(failure, {}), {})
+        for name in ("args", "errno", "strerror", "filename", "filename2"):
+            assert attribute(back, name) == getattr(error, name), name
+        assert repr(back) == repr(error)
+
+
+@pytest.mark.parametrize("error", [_with_number(OSError("text")), Unreachable(111, "refused"), ValueError(2, "x")])
+def test_i21_a_number_of_the_system_that_may_be_another_is_refused(error: Exception) -> None:
+    with pytest.raises(FlowNotSupported, match="can't read 'errno'"):
+        attribute(raised(error), "errno")

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.authoring.flow_building import Building
+from holdfast.authoring.flow_containers import changes_container, container_variables
 from holdfast.authoring.flow_dataflow import Control
 from holdfast.authoring.flow_refusals import refusal
 from holdfast.authoring.flow_sharing import (
@@ -54,7 +55,8 @@ class _Link(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """Made by a node to what is `level` deep in a variable; a hard one is refused, a soft one left to the run."""
+    """Made by a node to what is `level` deep in a variable. A soft one depends on values: where those are not known
+    when the flow is compiled, whether to refuse it is left to the run."""
 
     node: str
     variable: str
@@ -72,6 +74,7 @@ def with_owners(building: Building, control: Control, nodes: dict[str, FlowNode]
     for node in nodes.values():
         for link in _links(node, known):
             links.setdefault(link.variable, []).append(link)
+    containers = container_variables(building, nodes.values())
     walked = _walked(nodes)
     live = _live_after(control)
     made = dict(nodes)
@@ -80,7 +83,7 @@ def with_owners(building: Building, control: Control, nodes: dict[str, FlowNode]
         if blame is None:
             if change.soft:
                 made[change.node] = _owning(made[change.node])
-        elif not change.soft:
+        elif not change.soft or changes_container(nodes[change.node], containers):
             source, syntax = building.syntax[change.node]
             raise refusal(
                 source,

@@ -17,7 +17,7 @@ from holdfast.authoring.actions import Action
 from holdfast.authoring.flow_advice import advice_for
 from holdfast.authoring.flow_building import FunctionFrame, Place, Stage
 from holdfast.authoring.flow_conditions import wait_arguments
-from holdfast.authoring.flow_constants import constant, is_scalar_hint, learn_hints
+from holdfast.authoring.flow_constants import constant, is_container_hint, is_scalar_hint, learn_hints
 from holdfast.authoring.flow_expressions import compile_expression
 from holdfast.authoring.flow_options import callee, options_of
 from holdfast.authoring.flow_source import UNDEFINED, FlowSource
@@ -88,18 +88,20 @@ def compile_await(stage: Stage, node: ast.Await, target: str | None) -> str:
         expression=remote.arguments,
         target=result,
     )
-    if remote.category == "timer" or _gives_scalar(found):
+    hint = _hint_of_result(found)
+    if remote.category == "timer" or is_scalar_hint(hint):
         stage.building.scalar_results.add(name)
+    elif is_container_hint(hint):
+        stage.building.container_results.add(name)
     return result
 
 
-def _gives_scalar(found: Any) -> bool:
-    """Whether the annotation of the result says that it can't be changed. The codec sees to it."""
+def _hint_of_result(found: Any) -> Any:
+    """The annotation of a call's result, which the codec sees to."""
     try:
-        hints = typing.get_type_hints(found.fn)
+        return typing.get_type_hints(found.fn).get("return", Any)
     except Exception:
-        return False
-    return "return" in hints and is_scalar_hint(hints["return"])
+        return Any
 
 
 def _is_itself(stage: Stage, node: ast.expr) -> bool:

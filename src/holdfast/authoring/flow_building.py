@@ -43,6 +43,10 @@ class Building:
         """For every parameter whether its annotation says that its value can't be changed."""
         self.scalar_results: set[str] = set()
         """The frontier nodes whose annotation says that their result can't be changed."""
+        self.container_parameters: set[str] = set()
+        """The parameters whose annotation is a list, a set or a dict."""
+        self.container_results: set[str] = set()
+        """The frontier nodes whose annotation says so of their result."""
         self.task_results: set[str] = set()
         """Variables that hold the results of tasks, and that nothing but their group may assign."""
         self.types: dict[str, type] = {}

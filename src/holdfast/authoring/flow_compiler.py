@@ -5,7 +5,7 @@
     `flow_effects`, `flow_mutations`, `flow_expressions`, `flow_value_calls`, `flow_constants`: make nodes and order
     edges, in the order of the source.
 3.  `flow_dataflow`: drop what can't be reached; find what may be unbound.
-4.  `flow_aliases`: refuse changes in place that another variable could see.
+4.  `flow_aliases`, `flow_sharing`, `flow_containers`: refuse changes in place that another variable could see.
 5.  `flow_dataflow`: draw data edges.
 
 Nothing runs meanwhile, and nothing of the function is ever executed by the engine.
@@ -22,15 +22,16 @@ from typing import Any
 
 from holdfast.authoring.flow_aliases import with_owners
 from holdfast.authoring.flow_building import Building, End, FunctionFrame, Place, Stage
-from holdfast.authoring.flow_constants import constant, is_scalar_hint, learn_hints
+from holdfast.authoring.flow_constants import constant, is_container_hint, is_scalar_hint, learn_hints
 from holdfast.authoring.flow_dataflow import (
     Control,
     data_edges,
     may_be_unbound,
+    with_kept_parts,
     without_needless_checks,
     without_unreachable,
 )
-from holdfast.authoring.flow_refusals import refuse_syntax
+from holdfast.authoring.flow_refusals import refusal, refuse_syntax
 from holdfast.authoring.flow_source import FlowSource
 from holdfast.authoring.flow_statements import compile_body
 from holdfast.authoring.flow_tasks import refuse_doubtful_results, tasks_as_results
@@ -52,6 +53,7 @@ class Compiled:
 
 def compile_flow(name: str, function: Callable[..., Any], source: FlowSource) -> Compiled:
     """The compiled flow; FlowNotSupported with file, line and alternative for what can't be compiled."""
+    _refuse_wrapped(function, source)
     refuse_syntax(source)
     tasks_as_results(source)
     building = Building()
@@ -68,6 +70,19 @@ def compile_flow(name: str, function: Callable[..., Any], source: FlowSource) ->
     return Compiled(_graph(name, building, parameters), building.types, building.references)
 
 
+def _refuse_wrapped(function: Callable[..., Any], source: FlowSource) -> None:
+    """A wrapper made with functools.wraps gives the text of what it wraps, which says nothing of the wrapper."""
+    if not hasattr(function, "__wrapped__"):
+        return
+    raise refusal(
+        source,
+        [source.tree, *source.tree.decorator_list][-1],
+        "another decorator around the function",
+        "a flow is compiled from the text of its function, and what the decorator adds is not in it",
+        "put @hf.flow directly above the async def and no other decorator below it; write what that did into the flow",
+    )
+
+
 def _graph(name: str, building: Building, parameters: tuple[FlowParameter, ...]) -> FlowGraph:
     given = frozenset(parameter.name for parameter in parameters)
     nodes, edges = without_unreachable(building)
@@ -75,7 +90,7 @@ def _graph(name: str, building: Building, parameters: tuple[FlowParameter, ...])
     refuse_doubtful_results(building, unbound)
     nodes, edges = without_needless_checks(nodes, edges, unbound)
     control = Control.of(nodes, edges, given)
-    nodes = with_owners(building, control, nodes)
+    nodes = with_kept_parts(with_owners(building, control, nodes))
     control = Control.of(nodes, edges, given)
     return FlowGraph(
         name,
@@ -120,6 +135,8 @@ def _parameters(building: Building, function: Callable[..., Any], source: FlowSo
         found.append(FlowParameter(parameter.name, default))
         annotated = parameter.name in hints and parameter.default is inspect.Parameter.empty
         building.scalar_parameters[parameter.name] = annotated and is_scalar_hint(hints[parameter.name])
+        if annotated and is_container_hint(hints[parameter.name]):
+            building.container_parameters.add(parameter.name)
     return tuple(found)
 
 

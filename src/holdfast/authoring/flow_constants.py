@@ -151,6 +151,11 @@ def is_scalar_hint(hint: Any) -> bool:
     return False
 
 
+def is_container_hint(hint: Any) -> bool:
+    """Whether every value with this annotation is a list, a set or a dict."""
+    return (typing.get_origin(hint) or hint) in (list, set, dict)
+
+
 def learn_hints(building: Building, hint: Any, seen: set[int] | None = None) -> None:
     """Values of every type in this annotation, and in the fields of those, may be stored."""
     seen = set() if seen is None else seen

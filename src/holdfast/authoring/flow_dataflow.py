@@ -1,6 +1,7 @@
 """After the nodes are made: drop what can't be reached, find variables that may be unbound, and draw the data edges.
 
-Control is a graph whose nodes are reached, then left. An inline node that raises has assigned nothing. A frontier node
+Control is a graph whose nodes are reached, then left. An inline node that raises has assigned nothing, or some of what
+it `keeps`: then there are two values that can be the latest one, its own and the one of before. A frontier node
 has two moments: it is reached (its arguments are computed) and, in a later completion, it is left (its result is
 assigned). What the code between two frontier nodes reads and does not assign itself must be in the inbox of the first
 of them; every assignment that can still be the latest one at that moment gets an edge to it.
@@ -11,14 +12,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.authoring.flow_building import Building
 from holdfast.core.flow_graph import ENTRY, DataEdge, FlowNode, OrderEdge
 
-__all__ = ["Control", "Step", "data_edges", "may_be_unbound", "without_needless_checks", "without_unreachable"]
+__all__ = [
+    "Control",
+    "Step",
+    "data_edges",
+    "may_be_unbound",
+    "with_kept_parts",
+    "without_needless_checks",
+    "without_unreachable",
+]
+
+# What changes one item after the other may fail half way: these methods, and `|=` of a dict. `+=` takes no generators.
+_BY_PARTS = frozenset({"difference_update", "extend", "sort", "update", "|"})
 
 
 class Step(NamedTuple):
@@ -30,6 +42,8 @@ class Step(NamedTuple):
     forgets: frozenset[str]
     back: str | None
     failing: bool = False
+    may_assign: frozenset[str] = frozenset()
+    """What a failing node may have assigned, or not."""
 
 
 @dataclass(slots=True)
@@ -57,7 +71,8 @@ class Control:
             if node.on_error is not None:
                 catches = nodes[node.on_error].catches
                 assigned = frozenset({catches}) if catches is not None else frozenset()
-                control.steps[node.id].append(Step(node.on_error, assigned, frozenset(), None, failing=True))
+                step = Step(node.on_error, assigned, frozenset(), None, failing=True, may_assign=frozenset(node.keeps))
+                control.steps[node.id].append(step)
         for name, steps in control.steps.items():
             for step in steps:
                 control.before.setdefault(step.target, []).append((name, step.failing))
@@ -148,6 +163,30 @@ def without_needless_checks(
     return kept, shorter
 
 
+def with_kept_parts(nodes: Mapping[str, FlowNode]) -> dict[str, FlowNode]:
+    """The nodes; those that can fail half way, with a handler around, know which variables they change then."""
+    return {
+        name: node if node.on_error is None else msgspec.structs.replace(node, keeps=_kept(node))
+        for name, node in nodes.items()
+    }
+
+
+def _kept(node: FlowNode) -> tuple[str, ...]:
+    target = node.target
+    expression: Any = node.expression or ("const", None)
+    head, *parts = expression
+    if target is None or node.is_frontier or node.fork is not None:
+        return ()
+    if head == "augment":
+        return node.assigns if parts[0] in _BY_PARTS else ()
+    if head in ("mutated", "mutated_with"):
+        change = parts[2]
+        return node.assigns[:1] if change[0] in ("augment", "call") and change[1] in _BY_PARTS else ()
+    inner = [part for part in target[1:] if isinstance(part, tuple)]
+    is_nested = any(part[0] == "tuple" or isinstance(part[1], tuple) for part in inner)
+    return node.assigns if is_nested else ()
+
+
 def data_edges(control: Control, parameters: frozenset[str]) -> tuple[DataEdge, ...]:
     """Every way of a value from where it is assigned to a frontier node after which it may be read."""
     needed = _needed_after(control)
@@ -155,7 +194,7 @@ def data_edges(control: Control, parameters: frozenset[str]) -> tuple[DataEdge, 
     for source, node in control.nodes.items():
         assigned: dict[str, list[Step]] = defaultdict(list)
         for step in control.steps[source]:
-            for name in step.assigns | step.forgets:
+            for name in step.assigns | step.forgets | step.may_assign:
                 assigned[name].append(step)
         for name, steps in assigned.items():
             for step in steps:

@@ -2,7 +2,7 @@
 
 The items of a `for` are computed once, when the loop is entered, and the pass in the node's address is their index:
 there is no counter to store. A list that the body changes while it is walked is refused, since Python would see the
-change.
+change; so is what Python would compute in between the passes, where it may fail.
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ def compile_for(stage: Stage, node: ast.For) -> None:
     from holdfast.authoring.flow_effects import without_effects
 
     building = stage.building
-    if isinstance(node.iter, ast.GeneratorExp):
-        stage.refuse(
-            node.iter, "a generator to walk over", "it would run in between the passes", "make it a list with [ ]"
-        )
+    _refuse_late_failures(stage, node.iter)
     items = stage.hidden("items")
     walked = compile_iterable(stage, without_effects(stage, node.iter))
     stage.assign(items, ("call", "list", (walked,), ()), node.iter, "items")
@@ -57,6 +54,25 @@ def compile_for(stage: Stage, node: ast.For) -> None:
     inside.assign(compile_pattern(stage, node.target), ("element", items), node.target, "next")
     taken = building.take_ends()
     _compile_passes(stage, inside, LoopFrame(loop, head), node, taken, [End(head, "else")])
+
+
+def _refuse_late_failures(stage: Stage, node: ast.expr) -> None:
+    """Refuse what Python computes in between the passes, and what may fail there: here all items come before them."""
+    if isinstance(node, ast.GeneratorExp):
+        stage.refuse(node, "a generator to walk over", "it would run in between the passes", "make it a list with [ ]")
+    found = stage.source.object_named(node.func) if isinstance(node, ast.Call) else None
+    if not isinstance(node, ast.Call) or not (found is enumerate or found is zip):
+        return
+    for keyword in node.keywords if found is zip else ():
+        if not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
+            stage.refuse(
+                node,
+                "`zip` with strict=True to walk over",
+                "it would fail in between the passes, after those for which all have an item",
+                "compare the lengths first: walk over list(zip(…, strict=True))",
+            )
+    for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+        _refuse_late_failures(stage, argument)
 
 
 def _check_names(stage: Stage, target: ast.expr) -> None:

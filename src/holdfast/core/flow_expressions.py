@@ -15,21 +15,25 @@ no other variable would have seen the difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
-from holdfast.core.errors import FlowNotSupported
+from holdfast.core.errors import FlowNotSupported, RunError
 from holdfast.core.flow_operations import (
     AUGMENTED,
     BINARY,
     COMPARISONS,
-    FUNCTIONS,
     UNARY,
     attribute,
+    call_function,
     call_method,
     changes_in_place,
     mutate,
+    text_of,
     writable,
 )
+from holdfast.core.flow_patterns import bind_pattern, type_name_of
+from holdfast.core.flow_sets import walked
 from holdfast.core.flow_values import UNBOUND, KnownTypes, Raised, raised, unpack, with_record
 
 __all__ = [
@@ -37,8 +41,8 @@ __all__ = [
     "Environment",
     "Expression",
     "FlowRaised",
+    "PartlyChanged",
     "Scope",
-    "bind_pattern",
     "evaluate",
 ]
 
@@ -53,6 +57,15 @@ class FlowRaised(Exception):
     def __init__(self, failure: Raised) -> None:
         super().__init__(str(failure))
         self.failure = failure
+
+
+class PartlyChanged(Exception):
+    """A change in place that failed half way. Python keeps what was done by then: `value` has it."""
+
+    def __init__(self, value: Any, error: Exception) -> None:
+        super().__init__(str(error))
+        self.value = value
+        self.error = error
 
 
 class Environment(Protocol):
@@ -162,7 +175,7 @@ def _items(expressions: tuple[Expression, ...], scope: Scope) -> list[Any]:
     values: list[Any] = []
     for item in expressions:
         if item[0] == "star":
-            values.extend(evaluate(item[1], scope))
+            values.extend(walked(evaluate(item[1], scope)))
         else:
             values.append(evaluate(item, scope))
     return values
@@ -176,10 +189,10 @@ def _display(expressions: tuple[Expression, ...], scope: Scope) -> list[Any]:
             continue
         several = evaluate(item[1], scope)
         try:
-            walked = iter(several)
+            items = iter(walked(several))
         except TypeError:
-            raise TypeError(f"Value after * must be an iterable, not {_type_of(several)}") from None
-        values.extend(walked)
+            raise TypeError(f"Value after * must be an iterable, not {type_name_of(several)}") from None
+        values.extend(items)
     return values
 
 
@@ -240,12 +253,25 @@ def augmented(symbol: str, left: Any, right: Any, owned: bool) -> Any:
                 hint=f"write `a = a {symbol} b`, which makes a new one",
             )
         left = left.copy()
-    elif changes_in_place(left, symbol):
+        with _keeping(left):
+            return AUGMENTED[symbol](left, walked(right) if type(left) is list and symbol == "+" else right)
+    if changes_in_place(left, symbol):
         raise FlowNotSupported(
             f"`{symbol}=` would change a {type(left).__name__} in place",
             hint=f"write `a = a {symbol} b`, or make a new one with dataclasses.replace",
         )
     return AUGMENTED[symbol](left, right)
+
+
+@contextmanager
+def _keeping(value: Any) -> Iterator[None]:
+    """What the flow could catch becomes PartlyChanged with this value."""
+    try:
+        yield
+    except (FlowNotSupported, RunError):
+        raise
+    except Exception as error:
+        raise PartlyChanged(value, error) from None
 
 
 def _unary(expression: Expression, scope: Scope) -> Any:
@@ -300,7 +326,7 @@ def _attr(expression: Expression, scope: Scope) -> Any:
     return attribute(evaluate(expression[1], scope), expression[2])
 
 
-_CONVERSIONS: Final[dict[str, Callable[[Any], str]]] = {"s": str, "r": repr, "a": ascii}
+_CONVERSIONS: Final = {"s": "str", "r": "repr", "a": "ascii"}
 
 
 def _format(expression: Expression, scope: Scope) -> str:
@@ -312,8 +338,8 @@ def _format(expression: Expression, scope: Scope) -> str:
         _, operand, conversion, spec = part
         value = evaluate(operand, scope)
         if conversion:
-            value = _CONVERSIONS[conversion](value)
-        parts.append(format(value, evaluate(spec, scope)))
+            value = call_function(_CONVERSIONS[conversion], [value], {})
+        parts.append(text_of(value, evaluate(spec, scope)))
     return "".join(parts)
 
 
@@ -322,7 +348,7 @@ def _format(expression: Expression, scope: Scope) -> str:
 
 def _call(expression: Expression, scope: Scope) -> Any:
     args = _items(expression[2], scope)
-    return FUNCTIONS[expression[1]](*args, **_keywords(expression[3], scope))
+    return call_function(expression[1], args, _keywords(expression[3], scope))
 
 
 def _method(expression: Expression, scope: Scope) -> Any:
@@ -372,7 +398,7 @@ def _comprehension(expression: Expression, scope: Scope) -> Any:
     inner_names: dict[str, Any] = {}
     inner = _Inner(scope, inner_names, kind == "generator" or _COMPREHENSIONS_ARE_FUNCTIONS)
     # The first sequence is computed around the comprehension, at once, as Python does.
-    first = iter(evaluate(clauses[0][1], scope))
+    first = iter(walked(evaluate(clauses[0][1], scope)))
     turns = _turns(clauses, 0, first, inner, inner_names)
     if kind == "list":
         return [evaluate(element, inner) for _ in turns]
@@ -399,7 +425,7 @@ def _turns(
         if depth + 1 == len(clauses):
             yield
         else:
-            following = iter(evaluate(clauses[depth + 1][1], scope))
+            following = iter(walked(evaluate(clauses[depth + 1][1], scope)))
             yield from _turns(clauses, depth + 1, following, scope, names)
 
 
@@ -412,53 +438,6 @@ def _lambda(expression: Expression, scope: Scope) -> Callable[..., Any]:
         return evaluate(body, _Inner(scope, dict(zip(parameters, args, strict=True)), True))
 
     return call
-
-
-def _says_how_many() -> bool:
-    """Whether this Python's message for too many values has their number, so that ours has it too."""
-    two: list[int] = [1, 2]
-    try:
-        (_,) = two
-    except ValueError as error:
-        return "got" in str(error)
-    return False
-
-
-_SAYS_HOW_MANY: Final = _says_how_many()
-
-
-def bind_pattern(pattern: Any, value: Any, names: dict[str, Any]) -> None:
-    """Assign as Python does: a name, or `("tuple", …)` with at most one `("rest", name)`. All or nothing."""
-    if isinstance(pattern, str):
-        names[pattern] = value
-        return
-    targets = pattern[1:]
-    star = next((i for i, target in enumerate(targets) if not isinstance(target, str) and target[0] == "rest"), None)
-    try:
-        values = list(value)
-    except TypeError:
-        raise TypeError(f"cannot unpack non-iterable {_type_of(value)} object") from None
-    if star is None:
-        if len(values) > len(targets):
-            got = f", got {len(values)}" if _SAYS_HOW_MANY and type(value) in (list, tuple, dict) else ""
-            raise ValueError(f"too many values to unpack (expected {len(targets)}{got})")
-        if len(values) < len(targets):
-            raise ValueError(f"not enough values to unpack (expected {len(targets)}, got {len(values)})")
-    else:
-        after = len(targets) - star - 1
-        if len(values) < star + after:
-            raise ValueError(f"not enough values to unpack (expected at least {star + after}, got {len(values)})")
-        middle = values[star : len(values) - after]
-        values = [*values[:star], middle, *values[len(values) - after :]]
-        targets = tuple(target[1] if i == star else target for i, target in enumerate(targets))
-    found: dict[str, Any] = {}
-    for target, item in zip(targets, values, strict=True):
-        bind_pattern(target, item, found)
-    names.update(found)
-
-
-def _type_of(value: Any) -> str:
-    return value.record.type if isinstance(value, Raised) else type(value).__name__
 
 
 # --- statements that are expressions here ------------------------------------------------------------------------
@@ -527,17 +506,24 @@ def _changed(expression: Expression, scope: Scope) -> tuple[Any, Any]:
         holder = inner
     result = None
     if kind == "call":
-        args = _items(change[2], scope)
-        result = mutate(holder, change[1], args, _keywords(change[3], scope))
+        args, keywords = _items(change[2], scope), _keywords(change[3], scope)
+        with _keeping(top):
+            result = mutate(holder, change[1], args, keywords)
     elif kind == "set":
-        holder[evaluate(change[1], scope)] = first
+        key = evaluate(change[1], scope)
+        holder[key] = walked(first) if isinstance(key, slice) else first
     elif kind == "delete":
         del holder[evaluate(change[1], scope)]
     else:
         _, symbol, key_expression, operand, owned = change
         key = evaluate(key_expression, scope)
         old = holder[key]
-        holder[key] = augmented(symbol, old, evaluate(operand, scope), owned)
+        operand = evaluate(operand, scope)
+        try:
+            holder[key] = augmented(symbol, old, operand, owned)
+        except PartlyChanged as part:
+            holder[key] = part.value
+            raise PartlyChanged(top, part.error) from None
     return top, result
 
 

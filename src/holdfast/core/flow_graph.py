@@ -94,6 +94,8 @@ class FlowNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     loops: tuple[str, ...] = ()
     """The loops around it, outermost first."""
     on_error: str | None = None
+    keeps: tuple[str, ...] = ()
+    """The variables that it may have assigned although it fails: Python keeps what was done before."""
     catches: str | None = None
     """The variable that a failure is assigned to when it leads here."""
     fork: tuple[str, ...] | None = None

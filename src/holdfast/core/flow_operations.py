@@ -18,12 +18,14 @@ import math
 import operator
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.core.codec_faithful import record_parts
 from holdfast.core.errors import FlowNotSupported, UsageError
+from holdfast.core.flow_sets import first_of, shown, walked
 from holdfast.core.flow_values import Raised
 
 __all__ = [
@@ -39,9 +41,11 @@ __all__ = [
     "UNARY",
     "VIEW_METHODS",
     "attribute",
+    "call_function",
     "call_method",
     "changes_in_place",
     "mutate",
+    "text_of",
     "writable",
 ]
 
@@ -72,13 +76,20 @@ def _times(left: Any, right: Any) -> Any:
     return left * right
 
 
+def _modulo(left: Any, right: Any) -> Any:
+    if type(left) is str and (written := shown(right)) is not right:
+        with suppress(TypeError):  # told with the value itself
+            return left % written
+    return left % right
+
+
 BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": _times,
     "/": operator.truediv,
     "//": operator.floordiv,
-    "%": operator.mod,
+    "%": _modulo,
     "**": _power,
     "&": operator.and_,
     "|": operator.or_,
@@ -191,6 +202,30 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
 ITERATORS: Final = frozenset({"enumerate", "reversed", "zip"})
 """Functions whose result may be consumed where it is made, but not kept in a variable."""
 
+# Functions that show the order of what they are given: of the first argument, or of all of them.
+_WALK_FIRST: Final = frozenset(
+    ("bytes", "dict", "enumerate", "list", "max", "min", "sorted", "sum", "tuple", "math.fsum", "math.prod")
+)
+_WALK_ALL: Final = frozenset({"zip", "math.dist"})
+_WRITE: Final = frozenset({"ascii", "format", "repr", "str"})
+
+
+def call_function(name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A listed function. Sets that it walks over, or writes, come in their fixed order."""
+    if name in _WALK_ALL:
+        args = [walked(each) for each in args]
+    elif name in _WALK_FIRST and args and (len(args) == 1 or name not in ("max", "min")):
+        args = [walked(args[0]), *args[1:]]
+    elif name in _WRITE and len(args) == 1:
+        args = [shown(args[0])]
+    return FUNCTIONS[name](*args, **kwargs)
+
+
+def text_of(value: Any, spec: str) -> str:
+    """`format(value, spec)`."""
+    return format(value, spec) if spec else format(shown(value))
+
+
 STANDARD_TYPES: Final[dict[str, type]] = {
     "datetime.datetime": datetime.datetime,
     "datetime.date": datetime.date,
@@ -263,6 +298,7 @@ _ATTRIBUTES: Final[Mapping[type, frozenset[str]]] = {
     complex: frozenset(("real", "imag")),
 }
 
+_OF_SYSTEM_ERRORS: Final = frozenset({"errno", "strerror", "filename", "filename2"})
 _PLAIN: Final = (str, bytes, int, float, bool, complex, list, tuple, dict, set, frozenset, range, type(None))
 
 
@@ -303,9 +339,11 @@ def _attribute_of_failure(value: Raised, name: str) -> Any:
     state = value.record.state or {}
     if name in state:
         return state[name]
+    if name in _OF_SYSTEM_ERRORS and (error := value.system_error) is not None:
+        return getattr(error, name)
     raise FlowNotSupported(
-        f"a flow can't read {name!r} of this {value.record.type}: of a failure its text is kept, and its args and "
-        "attributes where JSON can hold them",
+        f"a flow can't read {name!r} of this {value.record.type}: of a failure its text is kept, and where JSON can "
+        "hold them its args and the attributes that Python code has set",
         hint="catch the exception in the action and return what the flow needs",
     )
 
@@ -322,6 +360,8 @@ def call_method(value: Any, name: str, args: list[Any], kwargs: dict[str, Any]) 
     kind = type(value)
     for base in kind.__mro__:
         if name in METHODS.get(base, ()) and getattr(kind, name) is getattr(base, name):
+            if name == "join":
+                args = [walked(each) for each in args]
             return getattr(value, name)(*args, **kwargs)
     if (kind in _PLAIN or kind in STANDARD_TYPES.values()) and not hasattr(kind, name):
         return getattr(value, name)
@@ -344,6 +384,12 @@ def mutate(value: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> An
     """`value.name(…)` on a copy made by `writable`; returns what the method returns."""
     kind = type(value)
     if name in MUTATORS.get(kind, ()):
+        if kind is set and name == "pop" and value and not args and not kwargs:
+            taken = first_of(value)
+            value.remove(taken)
+            return taken
+        if kind is not set and name in ("extend", "update"):
+            args = [walked(each) for each in args]
         return getattr(value, name)(*args, **kwargs)
     if hasattr(kind, name):
         raise _not_allowed(kind, name)

@@ -72,8 +72,21 @@ class Raised(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def args(self) -> tuple[object, ...] | None:
-        """What the exception was made from; None if that could not be kept."""
-        return self.record.arguments if self.made_from is None else self.made_from
+        """What the exception's `args` were; None if that could not be kept."""
+        if self.made_from is not None:
+            return self.made_from
+        kept = self.record.arguments
+        # What the system's errors are rebuilt from has the file's name too, which their args lack.
+        return OSError(*kept).args if kept is not None and len(kept) > 2 and self.is_a(OSError) else kept
+
+    @property
+    def system_error(self) -> OSError | None:
+        """An error of the system with its number and file; None unless its text shows that they are what they were."""
+        kept = self.record.arguments
+        if kept is None or len(kept) < 2 or not self.is_a(OSError):
+            return None
+        rebuilt = OSError(*kept)
+        return rebuilt if str(rebuilt) == self.record.message else None
 
     def is_a(self, kind: type) -> bool:
         """Whether `except kind` catches it: by the names of its types, since it may come from another process."""
@@ -159,8 +172,8 @@ def decode_value(data: bytes, known: KnownTypes) -> Any:
         raise unreadable("a value of a flow", error) from error
 
 
-def pack(value: object, known: KnownTypes, owner: str) -> Any:
-    """The value in JSON's own types."""
+def pack(value: object, known: KnownTypes | None, owner: str) -> Any:
+    """The value in JSON's own types; without `known`, which is for telling values apart only, of any type."""
     kind = type(value)
     if value is None or kind is str or kind is bool:
         return value
@@ -181,7 +194,7 @@ def pack(value: object, known: KnownTypes, owner: str) -> Any:
     return _pack_user_type(value, known, owner)
 
 
-def _pack_user_type(value: object, known: KnownTypes, owner: str) -> Any:
+def _pack_user_type(value: object, known: KnownTypes | None, owner: str) -> Any:
     if isinstance(value, Raised):
         packed = {_TAG: "raised", "v": msgspec.to_builtins(value.record)}
         if value.made_from is not None and list(value.made_from) != value.record.args:
@@ -207,8 +220,8 @@ def _pack_user_type(value: object, known: KnownTypes, owner: str) -> Any:
     return {_TAG: "record", "t": name, "v": {field: pack(item, known, owner) for field, item in parts}}
 
 
-def _require_known(kind: type, name: str, known: KnownTypes, owner: str) -> None:
-    if _find_type(name, known) is not kind:
+def _require_known(kind: type, name: str, known: KnownTypes | None, owner: str) -> None:
+    if known is not None and _find_type(name, known) is not kind:
         raise PayloadRefused(
             f"{owner} is a {name}, which neither the flow nor the annotations of its actions name",
             hint=f"annotate the action's result or the flow's parameter with {kind.__name__}",
@@ -223,11 +236,15 @@ def _find_type(name: str, known: KnownTypes) -> type | None:
     return alike[0] if len(alike) == 1 else None
 
 
-def _items(value: Any, known: KnownTypes, owner: str) -> Any:
+def _items(value: Any, known: KnownTypes | None, owner: str) -> Any:
     return [pack(item, known, owner) for item in value]
 
 
-def _datetime_text(value: Any, known: KnownTypes, owner: str) -> Any:
+def _in_order(value: Any, known: KnownTypes | None, owner: str) -> Any:
+    return sorted(_items(value, known, owner), key=repr)  # equal sets have equal bytes in every process
+
+
+def _datetime_text(value: Any, known: KnownTypes | None, owner: str) -> Any:
     if value.tzinfo is not None and type(value.tzinfo) is not datetime.timezone:
         raise PayloadRefused(
             f"{owner} is {short(value)} in a time zone with rules, which a flow's variable can't hold",
@@ -236,14 +253,14 @@ def _datetime_text(value: Any, known: KnownTypes, owner: str) -> Any:
     return [value.isoformat(), value.fold]
 
 
-def _text(value: Any, known: KnownTypes, owner: str) -> Any:
+def _text(value: Any, known: KnownTypes | None, owner: str) -> Any:
     return str(value)
 
 
-_WRITERS: Final[dict[type, Callable[[Any, KnownTypes, str], Any]]] = {
+_WRITERS: Final[dict[type, Callable[[Any, KnownTypes | None, str], Any]]] = {
     tuple: _items,
-    set: _items,
-    frozenset: _items,
+    set: _in_order,
+    frozenset: _in_order,
     bytes: lambda value, known, owner: value.hex(),
     range: lambda value, known, owner: [value.start, value.stop, value.step],
     datetime.datetime: _datetime_text,

@@ -11,8 +11,9 @@ import msgspec
 
 from holdfast.core.errors import FlowNotSupported, MissingJob, NoProgress, RunError
 from holdfast.core.flow_addresses import FlowAddress
-from holdfast.core.flow_expressions import Environment, FlowRaised, bind_pattern, evaluate
+from holdfast.core.flow_expressions import Environment, FlowRaised, PartlyChanged, evaluate
 from holdfast.core.flow_graph import CHUNK, FlowGraph, FlowNode, OrderEdge, expression_of
+from holdfast.core.flow_patterns import bind_pattern
 from holdfast.core.flow_values import UNBOUND, Raised, raised, raised_group, with_record
 from holdfast.models import flow_tree
 from holdfast.models.flow_steps import (
@@ -143,9 +144,19 @@ class Walk:
             self.assign(node.id, node.target, value)
             return
         names: dict[str, Any] = {}
-        bind_pattern(node.target, value, names)
+        try:
+            bind_pattern(node.target, value, names)
+        except Exception:
+            self._keep(node, names)
+            raise
         for name, item in names.items():
             self.assign(node.id, name, item)
+
+    def _keep(self, node: FlowNode, names: dict[str, Any]) -> None:
+        """Assign what a failing node has assigned, if it has edges for that: graphs of before have none."""
+        for name, item in names.items():
+            if name in node.keeps:
+                self.assign(node.id, name, item)
 
     def go_on(self, node: FlowNode, failure: Raised | None = None) -> None:
         """Go on after this node, or after its failure at the nearest handler, until the walk stops."""
@@ -207,6 +218,9 @@ class Walk:
             raise
         except FlowRaised as error:
             self._to_handler(node, error.failure)
+        except PartlyChanged as change:
+            self._keep(node, {node.assigns[0]: change.value})
+            self._to_handler(node, raised(change.error, self._place(node)))
         except MissingJob as error:  # of this process, whose code is not that of the run: another may go on
             raise _Outside(error) from None
         except (FlowNotSupported, RunError) as error:
