@@ -57,7 +57,7 @@ from holdfast.core.rows import (
 )
 from holdfast.core.state_operations import AnswerPerson
 from holdfast.core.stored import moment, undecided
-from holdfast.dag_reading import OTHER_MODELS, AncestryReport, check_ancestry, check_code, rewired_nodes
+from holdfast.dag_reading import OTHER_MODELS, AncestryReport, check_ancestry, check_code, graph_followed
 from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
 from holdfast.models.flow_code import FLOW
@@ -434,8 +434,15 @@ class Handle(Generic[R]):
 
     async def verify_ancestry(self) -> AncestryReport:
         """Whether every recorded attempt followed the attempts of its parents that it claims; names the first break."""
-        history = await self._engine.store.history(self.id)
-        return check_ancestry(await self.dag(), await self._work(), rewired_nodes(history))
+        while True:
+            row, graph = await self._row(), await self.dag()
+            known = await graph_followed(self._engine.store, row, graph)
+            work, history = await self._work(), await self._engine.store.history(self.id)
+            after = await self._row()
+            if (after.definition, after.signature) == (row.definition, row.signature):  # else rows of two graphs
+                break
+        completed = row.status == COMPLETED
+        return check_ancestry(known or graph, work, history, completed=completed, agrees=known is not None)
 
     async def nodes_with_state(self) -> list[NodeState]:
         """Every node of the graph in topological order, with its latest attempt.

@@ -49,7 +49,7 @@ from holdfast.models.machine import Definitions, Handing, end_run, make_ready, r
 
 NAMES_SHOWN = 20
 ATTEMPTED = frozenset({FAILED, TIMED_OUT, DEAD, LOST, CANCELLED})  # and there may be a later attempt
-FORK = "fork"  # a new run has its own entry that says so
+FORK = "fork"  # what it shares may have begun under another graph
 
 
 class DagMachine:
@@ -180,7 +180,7 @@ class DagMachine:
             run = replace(run, adopted=definitions.seen(run, graph))
         before = followed(changed.run)
         another = before is not None and before != graph.signature
-        if by != FORK and (another or changed.left_out):  # a fork has its own entry, and a freeze changes nothing
+        if another or changed.left_out:  # a freeze changes nothing, and most forks do not
             run = record(view, run, "graph changed", by=by, signature=graph.signature, **changed.told(NAMES_SHOWN))
         self._go_on(view, run)
         return changed
