@@ -61,6 +61,7 @@ from holdfast.dag_reading import OTHER_MODELS, AncestryReport, check_ancestry, c
 from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
 from holdfast.models.flow_code import FLOW
+from holdfast.models.machine import ON_FAILURE
 from holdfast.models.state_code import GRAPH
 from holdfast.querying import answer_query
 from holdfast.runtime.exception_classes import known_exception
@@ -193,8 +194,8 @@ class Handle(Generic[R]):
                 hint=f"{fix}see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
             ) from cause
         if row.status == CANCELLED:
-            by = (row.reason or "").removeprefix("cancelled by ").removesuffix(", by force") or None
-            raise RunCancelled(f"run {row.id} of {row.workflow} was {row.reason or 'cancelled'}", run_id=row.id, by=by)
+            by, what = _who_cancelled(row)
+            raise RunCancelled(f"run {row.id} of {row.workflow} was {what}", run_id=row.id, by=by)
         command = f"holdfast resume {row.id}"
         raise RunPaused(
             f"run {row.id} of {row.workflow} is paused: {told}",
@@ -493,6 +494,15 @@ async def executions_by_ancestry(engine: Engine, ancestry_hash: str) -> list[tup
         known = None if graph is None else graph.by_id.get(work.node)
         executions.append((work.run, _execution(work, work.node if known is None else known.name)))
     return executions
+
+
+def _who_cancelled(row: Run) -> tuple[str | None, str]:
+    """Who cancelled the run, if that is known, and the end of the sentence that says so."""
+    if row.reason is None:
+        return None, "cancelled"
+    if row.reason.startswith("cancelled by "):
+        return row.reason.removeprefix("cancelled by ").removesuffix(", by force"), row.reason
+    return ON_FAILURE, f"cancelled because {row.reason}"
 
 
 def _what_helps(row: Run) -> str:

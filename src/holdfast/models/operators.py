@@ -66,6 +66,7 @@ from holdfast.models.machine import (
     facts_of,
     new_attempt,
     pause_asked_for,
+    reason_while_paused,
     record,
     was_taken,
     why,
@@ -192,7 +193,8 @@ class Operators:
             if work.status == READY:
                 view.put(WORK, replace(work, gate=GATE_PAUSED))
         run = record(view, run, "paused", by=op.by, reason=op.reason, **_named(op))
-        reason = f"paused by {op.by}" + (f": {op.reason}" if op.reason else "")
+        asked_for = f"paused by {op.by}" + (f": {op.reason}" if op.reason else "")
+        reason = reason_while_paused(asked_for, run.reason if run.gave_up else None)
         view.put(RUNS, replace(run, status=PAUSED, reason=reason))
         return Changed(changed=True, status=PAUSED)
 
@@ -410,7 +412,7 @@ class Operators:
     def _blame(self, view: View, run: Run) -> Run:
         """The run's error is that of a node that has given up and still stands so, if there is one.
 
-        So is its reason, unless somebody paused it.
+        So is its reason, after that of somebody who paused it.
         """
         asked_for = pause_asked_for(view, run)
         run = replace(run, error=None, reason=asked_for)
@@ -421,7 +423,11 @@ class Operators:
                     machine = self.machines[run.model]
                     reason = why(work, machine.label(view, run, work.node, self.definitions))
                     reason += machine.position(view, run, work.node, self.definitions)
-                    run = replace(run, error=work.error, reason=asked_for or reason)
+                    run = replace(
+                        run,
+                        error=work.error,
+                        reason=reason if asked_for is None else reason_while_paused(asked_for, reason),
+                    )
                     break
         view.put(RUNS, run)
         return run
