@@ -271,7 +271,10 @@ class Handle(Generic[R]):
         return list(answer.nodes)
 
     async def reattempt(self, node: str, *, by: str = "an operator") -> None:
-        """Give one node that gave up a new attempt; ReattemptRefused if that could not be told apart later (I29)."""
+        """Give one node that gave up a new attempt; ReattemptRefused if that could not be told apart later (I29).
+
+        Of a node that waits for its next attempt, that one is due now.
+        """
         await self._ask(ReattemptNode(run=self.id, node=checked_node(node), by=checked_text(by, "by")))
 
     async def skip(self, node: str, *, by: str = "an operator") -> None:

@@ -136,6 +136,15 @@ def _fork_instead(run: Run, name: str) -> str:
     return f"`holdfast fork {run.id} {where}`{code}{in_python} makes a new run that shares everything before it"
 
 
+def _hasten(view: View, run: Run, waiting: Work, name: str, by: str) -> Changed:
+    """The attempt that is asked for waits already: for its time, which is now, or (K8) for a worker alone."""
+    if waiting.due <= view.now:
+        return Changed(changed=False, status=run.status)
+    record(view, run, "reattempted", by=by, node=name)
+    view.put(WORK, replace(waiting, due=view.now, gate=gate_for(run, view.now, view.now)))
+    return Changed(changed=True, status=run.status, nodes=(name,))
+
+
 def _ask(run: Run) -> str:
     return f"`holdfast explain {run.id}` says what the run waits for"
 
@@ -236,7 +245,7 @@ class Operators:
                 f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=fork
             )
         if status == READY and attempts[-1].attempt > 1:
-            return Changed(changed=False, status=run.status)  # K8: the attempt that is asked for waits already
+            return _hasten(view, run, attempts[-1], name, op.by)
         if status not in GAVE_UP and status != CANCELLED:
             is_done = status in (COMPLETED, SKIPPED)
             ahead = self._gone_ahead(view, run, node) if is_done else []
