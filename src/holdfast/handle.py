@@ -56,10 +56,11 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.state_operations import AnswerPerson
-from holdfast.core.stored import moment, undecided
+from holdfast.core.stored import iso_text, moment, undecided
 from holdfast.dag_reading import OTHER_MODELS, AncestryReport, check_ancestry, check_code, graph_followed
 from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
+from holdfast.models.dag_items import awaited_by, latest_of
 from holdfast.models.flow_code import FLOW
 from holdfast.models.machine import ON_FAILURE
 from holdfast.models.state_code import GRAPH
@@ -379,7 +380,7 @@ class Handle(Generic[R]):
         """The DAG that is stored for this run; None while it follows its class, which is read from code."""
         row = await self._row()
         graph, stored = await self._graph_and_definition(row)
-        return None if stored is None or graph is None else document(graph, _iso(stored.frozen))
+        return None if stored is None or graph is None else document(graph, iso_text(stored.frozen))
 
     async def freeze_dag(self, *, by: str = "an operator") -> dict[str, Any]:
         """Store the graph that the run's class has now: from here on only `import_dag` changes it. The stored DAG."""
@@ -455,11 +456,16 @@ class Handle(Generic[R]):
         """
         row = await self._row()
         graph = await self.load_graph()
-        latest = {work.node: work for work in await self._work()}
+        attempts: dict[str, list[Work]] = {}
+        for work in await self._work():
+            attempts.setdefault(work.node, []).append(work)
+        latest = {node: latest_of(row, rows) for node, rows in attempts.items()}
         if graph is None:
-            return [_node_state(node, node, work) for node, work in latest.items()]
+            return [_node_state(row, node, node, work) for node, work in latest.items()]
         absent = SKIPPED if row.status == COMPLETED else "pending"
-        return [_node_state(node, graph.by_id[node].name, latest.get(node), absent) for node in graph.topological_order]
+        return [
+            _node_state(row, node, graph.by_id[node].name, latest.get(node), absent) for node in graph.topological_order
+        ]
 
     async def step_executions(self, node: str | None = None) -> list[StepExecution]:
         """Every attempt that was recorded, of one node or of all."""
@@ -517,10 +523,6 @@ def _what_helps(row: Run) -> str:
     return retry
 
 
-def _iso(microseconds: int) -> str:
-    return moment(microseconds).isoformat().replace("+00:00", "Z")
-
-
 def _has_ended(run: Run) -> bool:
     return run.status in ENDED
 
@@ -529,10 +531,10 @@ def _has_ended_or_paused(run: Run) -> bool:
     return run.status in ENDED or run.status == PAUSED
 
 
-def _node_state(node: str, name: str, work: Work | None, absent: str = "pending") -> NodeState:
+def _node_state(run: Run, node: str, name: str, work: Work | None, absent: str = "pending") -> NodeState:
     if work is None:
         return NodeState(id=node, name=name, state=absent)
-    detail = f"{work.completed} of {work.required}" if work.status == BLOCKED else ""
+    detail = awaited_by(run, work) if work.status == BLOCKED else ""
     return NodeState(
         id=node,
         name=name,
