@@ -253,3 +253,34 @@ async def test_i28_a_fork_under_later_code_verifies_with_the_nodes_that_the_code
         await fork.result(timeout=10)
         assert await fork.verify_ancestry()
         assert {row.node for row in await fork.step_executions()} == {"a", "gone", "new", "b", "c"}
+
+
+async def test_i28_a_failed_run_verifies_after_an_import_that_it_does_not_follow_yet(url: str) -> None:
+    """What was done is only made to agree with the new graph when the run is retried."""
+    registry, fails = hf.Registry(), ["once"]
+
+    @hf.action(registry=registry)
+    async def work() -> None: ...
+
+    @hf.action(registry=registry)
+    async def flaky() -> None:
+        if fails:
+            raise ValueError(fails.pop())
+
+    builder = hf.DagBuilder("imported", registry=registry, on_failure="fail")
+    builder.node("x", job=work)
+    builder.node("y", job=work, depends_on=None)
+    builder.node("z", job=flaky, depends_on="y")
+    engine = engine_on(url, registry)
+    async with engine, engine.worker():
+        handle = await engine.start(builder.build())
+        with pytest.raises(hf.RunFailed):
+            await handle.result(timeout=10)
+        document = json.loads(await handle.export_dag())
+        ids = {node["name"]: each for each, node in document["nodes"].items()}
+        document["nodes"][ids["y"]]["depends_on"] = [ids["x"]]
+        await handle.import_dag(json.dumps(document))
+        assert await handle.verify_ancestry()
+        await handle.retry()
+        await handle.result(timeout=10)
+        assert await handle.verify_ancestry()
