@@ -98,7 +98,10 @@ class BlockingHandle(Generic[R]):
         return self._thread.run(self._handle.retry(by=by))
 
     def reattempt(self, node: str, *, by: str = "an operator") -> None:
-        """Give one node that gave up a new attempt; ReattemptRefused if that could not be told apart later (I29)."""
+        """Give one node that gave up a new attempt; ReattemptRefused if that could not be told apart later (I29).
+
+        Of a node that waits for its next attempt, that one is due now.
+        """
         self._thread.run(self._handle.reattempt(node, by=by))
 
     def skip(self, node: str, *, by: str = "an operator") -> None:

@@ -56,11 +56,13 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.state_operations import AnswerPerson
-from holdfast.core.stored import moment, undecided
-from holdfast.dag_reading import OTHER_MODELS, AncestryReport, check_ancestry, check_code, rewired_nodes
+from holdfast.core.stored import iso_text, moment, undecided
+from holdfast.dag_reading import OTHER_MODELS, AncestryReport, check_ancestry, check_code, graph_followed
 from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
+from holdfast.models.dag_items import awaited_by, latest_of
 from holdfast.models.flow_code import FLOW
+from holdfast.models.machine import ON_FAILURE
 from holdfast.models.state_code import GRAPH
 from holdfast.querying import answer_query
 from holdfast.runtime.exception_classes import known_exception
@@ -193,8 +195,8 @@ class Handle(Generic[R]):
                 hint=f"{fix}see `holdfast show {row.id} --traceback`; {_what_helps(row)}",
             ) from cause
         if row.status == CANCELLED:
-            by = (row.reason or "").removeprefix("cancelled by ").removesuffix(", by force") or None
-            raise RunCancelled(f"run {row.id} of {row.workflow} was {row.reason or 'cancelled'}", run_id=row.id, by=by)
+            by, what = _who_cancelled(row)
+            raise RunCancelled(f"run {row.id} of {row.workflow} was {what}", run_id=row.id, by=by)
         command = f"holdfast resume {row.id}"
         raise RunPaused(
             f"run {row.id} of {row.workflow} is paused: {told}",
@@ -270,7 +272,10 @@ class Handle(Generic[R]):
         return list(answer.nodes)
 
     async def reattempt(self, node: str, *, by: str = "an operator") -> None:
-        """Give one node that gave up a new attempt; ReattemptRefused if that could not be told apart later (I29)."""
+        """Give one node that gave up a new attempt; ReattemptRefused if that could not be told apart later (I29).
+
+        Of a node that waits for its next attempt, that one is due now.
+        """
         await self._ask(ReattemptNode(run=self.id, node=checked_node(node), by=checked_text(by, "by")))
 
     async def skip(self, node: str, *, by: str = "an operator") -> None:
@@ -375,7 +380,7 @@ class Handle(Generic[R]):
         """The DAG that is stored for this run; None while it follows its class, which is read from code."""
         row = await self._row()
         graph, stored = await self._graph_and_definition(row)
-        return None if stored is None or graph is None else document(graph, _iso(stored.frozen))
+        return None if stored is None or graph is None else document(graph, iso_text(stored.frozen))
 
     async def freeze_dag(self, *, by: str = "an operator") -> dict[str, Any]:
         """Store the graph that the run's class has now: from here on only `import_dag` changes it. The stored DAG."""
@@ -434,8 +439,15 @@ class Handle(Generic[R]):
 
     async def verify_ancestry(self) -> AncestryReport:
         """Whether every recorded attempt followed the attempts of its parents that it claims; names the first break."""
-        history = await self._engine.store.history(self.id)
-        return check_ancestry(await self.dag(), await self._work(), rewired_nodes(history))
+        while True:
+            row, graph = await self._row(), await self.dag()
+            known = await graph_followed(self._engine.store, row, graph)
+            work, history = await self._work(), await self._engine.store.history(self.id)
+            after = await self._row()
+            if (after.definition, after.signature) == (row.definition, row.signature):  # else rows of two graphs
+                break
+        completed = row.status == COMPLETED
+        return check_ancestry(known or graph, work, history, completed=completed, agrees=known is not None)
 
     async def nodes_with_state(self) -> list[NodeState]:
         """Every node of the graph in topological order, with its latest attempt.
@@ -444,11 +456,16 @@ class Handle(Generic[R]):
         """
         row = await self._row()
         graph = await self.load_graph()
-        latest = {work.node: work for work in await self._work()}
+        attempts: dict[str, list[Work]] = {}
+        for work in await self._work():
+            attempts.setdefault(work.node, []).append(work)
+        latest = {node: latest_of(row, rows) for node, rows in attempts.items()}
         if graph is None:
-            return [_node_state(node, node, work) for node, work in latest.items()]
+            return [_node_state(row, node, node, work) for node, work in latest.items()]
         absent = SKIPPED if row.status == COMPLETED else "pending"
-        return [_node_state(node, graph.by_id[node].name, latest.get(node), absent) for node in graph.topological_order]
+        return [
+            _node_state(row, node, graph.by_id[node].name, latest.get(node), absent) for node in graph.topological_order
+        ]
 
     async def step_executions(self, node: str | None = None) -> list[StepExecution]:
         """Every attempt that was recorded, of one node or of all."""
@@ -488,6 +505,15 @@ async def executions_by_ancestry(engine: Engine, ancestry_hash: str) -> list[tup
     return executions
 
 
+def _who_cancelled(row: Run) -> tuple[str | None, str]:
+    """Who cancelled the run, if that is known, and the end of the sentence that says so."""
+    if row.reason is None:
+        return None, "cancelled"
+    if row.reason.startswith("cancelled by "):
+        return row.reason.removeprefix("cancelled by ").removesuffix(", by force"), row.reason
+    return ON_FAILURE, f"cancelled because {row.reason}"
+
+
 def _what_helps(row: Run) -> str:
     if row.model == "flow" and not row.gave_up:
         return "the flow's own code raised it and would again: start a new run, with other code or another input"
@@ -495,10 +521,6 @@ def _what_helps(row: Run) -> str:
     if row.model == "graph" and not row.gave_up:  # its nodes have returned, and are not run again
         return f"{retry}; after a fix of a node, `holdfast fork {row.id} --step {row.base}` runs the step again"
     return retry
-
-
-def _iso(microseconds: int) -> str:
-    return moment(microseconds).isoformat().replace("+00:00", "Z")
 
 
 def _has_ended(run: Run) -> bool:
@@ -509,10 +531,10 @@ def _has_ended_or_paused(run: Run) -> bool:
     return run.status in ENDED or run.status == PAUSED
 
 
-def _node_state(node: str, name: str, work: Work | None, absent: str = "pending") -> NodeState:
+def _node_state(run: Run, node: str, name: str, work: Work | None, absent: str = "pending") -> NodeState:
     if work is None:
         return NodeState(id=node, name=name, state=absent)
-    detail = f"{work.completed} of {work.required}" if work.status == BLOCKED else ""
+    detail = awaited_by(run, work) if work.status == BLOCKED else ""
     return NodeState(
         id=node,
         name=name,

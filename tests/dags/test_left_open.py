@@ -10,8 +10,9 @@ from msgspec.structs import replace
 import holdfast as hf
 from holdfast.core.codec import encode_error
 from holdfast.core.rows import Work
+from holdfast.documents.nodes import nodes_and_graph
 from holdfast.models.machine import why
-from tests.worker.support import assert_sound, engine_on, until
+from tests.worker.support import assert_sound, engine_on, until, work_of
 
 
 async def test_i31_a_retry_waits_for_a_step_that_a_deploy_put_before_it(shared_url: str) -> None:
@@ -54,6 +55,43 @@ async def test_i31_a_retry_waits_for_a_step_that_a_deploy_put_before_it(shared_u
         assert did == ["a", "b failed", "audit", "b"]
         assert await again.verify_ancestry()
         await assert_sound(engine)
+
+
+async def test_i2_a_retried_node_shows_how_many_of_the_parents_it_has_now_are_in(shared_url: str) -> None:
+    """One of two is in: what a deploy put before the node is counted in the row of its first attempt."""
+    before, after = hf.Registry(), hf.Registry()
+
+    class Yesterday(hf.Dag, registry=before, name="Order"):
+        @hf.step
+        async def a(self) -> None: ...
+
+        @hf.step
+        async def b(self) -> None:
+            raise ValueError("not audited")
+
+    class Today(hf.Dag, registry=after, name="Order"):
+        @hf.step
+        async def a(self) -> None: ...
+
+        @hf.task(depends_on="a")
+        async def audit(self) -> None: ...
+
+        @hf.step(also_depends_on="audit")
+        async def b(self) -> None: ...
+
+    async with engine_on(shared_url, before) as engine, engine.worker():
+        handle = await engine.start(Yesterday())
+        with pytest.raises(hf.RunPaused):
+            await handle.result(timeout=10)
+    async with engine_on(shared_url, after) as engine:
+        again = engine.get(handle.id)
+        await again.resume()
+        (b,) = [node for node in await again.nodes_with_state() if node.name == "b"]
+        assert (b.state, b.attempt, b.detail) == ("blocked", 2, "1 of 2")
+        assert "node b is blocked (1 of 2) since " in str(await again.explain())
+        (row,) = await engine.store.runs([handle.id])
+        shown, _ = await nodes_and_graph(engine, row, await work_of(engine, handle.id))
+        assert [node.detail[:12] for node in shown if node.name == "b"] == ["1 of 2 since"]
 
 
 async def test_i9_dead_letters_of_a_cancelled_run_wait_for_nobody(url: str) -> None:

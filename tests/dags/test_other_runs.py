@@ -44,6 +44,8 @@ async def test_i55_a_node_waits_for_another_run_without_a_slot(url: str) -> None
         second = await engine.start(downstream(after=first.id))
         await until(lambda: _is(engine, second.id, "ship", BLOCKED), "the node waits")
         assert seen == ["prepare"]
+        _, ship = await second.nodes_with_state()
+        assert (ship.state, ship.detail) == ("blocked", "by another run")
         gate.set()
         await first.resume()
         await second.result(timeout=10)

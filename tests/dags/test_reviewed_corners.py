@@ -26,7 +26,7 @@ from holdfast.core.operations import (
     SkipNode,
     SteerWork,
 )
-from holdfast.core.rows import BLOCKED, COMPLETED, FAILED, LEASED, PAUSED, READY, RUNNING, SKIPPED, Work
+from holdfast.core.rows import BLOCKED, CANCELLED, COMPLETED, FAILED, LEASED, PAUSED, READY, RUNNING, SKIPPED, Work
 from tests.dags.deploy_kernel import ERROR, RUN, Deploys, at, graph, lapse
 from tests.support.stores import KINDS, Site, VirtualClock, site_for
 from tests.worker.support import assert_sound, engine_on, statuses, until
@@ -246,6 +246,50 @@ async def test_g9_a_paused_run_keeps_its_reason_when_a_node_is_skipped_for_faili
         await deploys.say(deploys.newest, FailWork(**at(leased["a"]), error=ERROR))
         run = await deploys.run()
         assert (run.status, run.reason) == (PAUSED, "paused by Ada: the warehouse is closed")
+
+
+@pytest.mark.parametrize("status", [FAILED, CANCELLED])
+@pytest.mark.parametrize("paused_by", ["Ada", "node c"])
+async def test_i30_a_run_that_was_paused_after_a_failure_ends_with_the_reason_of_the_failure(
+    site: Site, status: str, paused_by: str
+) -> None:
+    on_failure = {FAILED: "fail", CANCELLED: "cancel"}[status]
+    async with started(site, graph(a="", b="a", c=""), on_failure) as (deploys, leased):
+        await deploys.say(deploys.newest, FailWork(**at(leased["a"]), error=ERROR))
+        failure = (await deploys.run()).reason
+        by_itself = paused_by == "node c"
+        pause = SteerWork(**at(leased["c"]), wish="pause", reason="look")
+        await deploys.say(deploys.newest, pause if by_itself else PauseRun(run=RUN, by="Ada", reason="look"))
+        run = await deploys.run()
+        assert (run.status, run.reason) == (PAUSED, f"paused by {paused_by}: look; {failure}")
+        last = SkipNode(run=RUN, node="c") if by_itself else CompleteWork(**at(leased["c"]))
+        await deploys.say(deploys.newest, last)
+        run = await deploys.run()
+        assert (run.status, run.reason) == (status, failure)
+
+
+async def test_i30_of_two_failures_the_one_that_stands_is_told_at_the_end_of_a_paused_run(site: Site) -> None:
+    async with started(site, graph(a="", b="", c=""), "fail") as (deploys, leased):
+        await deploys.say(deploys.newest, FailWork(**at(leased["a"]), error=ERROR))
+        await deploys.say(deploys.newest, FailWork(**at(leased["b"]), error=ERROR))
+        await deploys.say(deploys.newest, PauseRun(run=RUN, by="Ada"))
+        await deploys.say(deploys.newest, SkipNode(run=RUN, node="a"))
+        run = await deploys.run()
+        assert str(run.reason).startswith("paused by Ada; node b gave up after 1 attempt")
+        await deploys.say(deploys.newest, CompleteWork(**at(leased["c"])))
+        run = await deploys.run()
+        assert run.status == FAILED
+        assert str(run.reason).startswith("node b gave up after 1 attempt")
+
+
+async def test_i30_a_pause_is_told_alone_when_what_had_failed_is_not_in_the_graph_any_more(site: Site) -> None:
+    async with started(site, graph(a="", b="")) as (deploys, leased):
+        await deploys.say(deploys.newest, FailWork(**at(leased["a"]), error=ERROR))
+        await deploys.say(deploys.newest, PauseRun(run=RUN, by="Ada"))
+        after = deploys.deploy(graph(b="", c="b"))
+        await deploys.say(after, CompleteWork(**at(leased["b"])))
+        run = await deploys.run()
+        assert (run.status, run.gave_up, run.reason) == (PAUSED, 0, "paused by Ada")
 
 
 async def test_g9_a_run_does_not_blame_a_node_that_its_graph_has_lost(site: Site) -> None:

@@ -37,7 +37,7 @@ from holdfast.core.operations import (
     SteerWork,
 )
 from holdfast.core.rows import CANCELLED, COMPLETED, PAUSED, READY, Work
-from holdfast.dag_reading import check_ancestry, rewired_nodes
+from holdfast.dag_reading import check_ancestry
 from tests.dags.deploy_kernel import ERROR, RUN, Deploys, Program, at, graph, lapse
 from tests.support.stores import KINDS, Site, VirtualClock, empty, site_for
 
@@ -218,8 +218,8 @@ class Life:
         else:
             raise AssertionError("the run never ends")
         if run.status == COMPLETED and run.signature is not None and not self.finished_early:
-            rewired = rewired_nodes(await deploys.store.history(RUN))
-            report = check_ancestry(deploys.graphs[run.signature], await deploys.work(), rewired)
+            history = await deploys.store.history(RUN)
+            report = check_ancestry(deploys.graphs[run.signature], await deploys.work(), history, completed=True)
             assert report.ok, report.first_break
 
     async def _help(self, program: Program) -> None:

@@ -153,6 +153,37 @@ async def test_i29_two_reattempts_at_once_make_one_attempt(url: str) -> None:
         await assert_sound(engine)
 
 
+@pytest.mark.parametrize("paused", [False, True])
+async def test_i29_a_reattempt_of_a_node_that_is_backing_off_makes_its_next_attempt_due(url: str, paused: bool) -> None:
+    """It would have run in an hour. That is one attempt, whoever asks again, and a pause still holds it."""
+    stage = Stage()
+    stage.broken["check_fraud"] = ValueError("broken")
+    dag = diamond(stage, hf.Retry(attempts=2, base=3600.0, cap=7200.0))
+    engine = engine_on(url, stage.registry)
+    async with engine:
+        handle = await engine.start(dag())
+        async with engine.worker():
+
+            async def backs_off() -> bool:
+                return [row.state for row in await handle.step_executions("check_fraud")] == ["failed", "ready"]
+
+            await until(backs_off, "its second attempt waits")
+        stage.broken.clear()
+        if paused:
+            await handle.pause(by="Ada")
+        await asyncio.gather(*(handle.reattempt("check_fraud", by="Bob") for _ in range(2)))
+        assert [(work.attempt, work.status) for work in await work_of(engine, handle.id, "check_fraud")] == [
+            (1, "failed"),
+            (2, "ready"),
+        ]
+        told = [(entry.kind, entry.data["by"]) for entry in await handle.history()]
+        assert told == [*([("paused", "Ada")] if paused else []), ("reattempted", "Bob")]
+        assert await handle.resume() is paused
+        async with engine.worker():
+            await handle.result(timeout=20)
+        await assert_sound(engine)
+
+
 @pytest.mark.parametrize("state", ["leased", "completed", "ready"])
 async def test_i29_a_reattempt_of_what_runs_has_completed_or_waits_is_refused(url: str, state: str) -> None:
     """Locking, third scenario: only an attempt that ended badly can be followed by another."""

@@ -330,6 +330,23 @@ async def test_i30_independent_branches_go_on_and_then_on_failure_applies(
         await assert_sound(engine)
 
 
+async def test_i30_a_run_that_its_policy_cancelled_says_so_and_records_it(url: str) -> None:
+    stage = Stage()
+    order = two_branches(stage, "cancel")
+    stage.broken["charge"] = ValueError("no money")
+    engine = engine_on(url, stage.registry)
+    async with engine, engine.worker():
+        handle = await engine.start(order())
+        with pytest.raises(
+            hf.RunCancelled, match="was cancelled because node charge gave up after 1 attempt"
+        ) as caught:
+            await handle.result(timeout=20)
+        assert caught.value.by == "on_failure"
+        (entry,) = await handle.history()
+        assert (entry.kind, entry.data["by"]) == ("cancel requested", "on_failure")
+        assert entry.data["reason"].startswith("node charge gave up after 1 attempt: ValueError: no money")
+
+
 async def test_i30_on_failure_skip_lets_what_depends_on_the_node_go_on(url: str) -> None:
     """The node that gave up counts as skipped: its dependents run, and the run completes and says so."""
     stage = Stage()

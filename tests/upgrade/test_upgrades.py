@@ -82,12 +82,15 @@ async def finish_dags(engine: Any) -> None:
     leased = await engine.start(programs.linger, "leased", key="leased")
     retried = await engine.start(programs.stumble, "retried", key="retried")
     errand = await engine.start(programs.Errand(name="errand"), key="errand")
+    dags = (done, cancelled, failed, paused, waiting, leased, retried, errand)
+    assert all([await run.verify_ancestry() for run in dags])
     assert await failed.result(timeout=SECONDS) == "failed is mended"
     assert await paused.result(timeout=SECONDS) == "hello paused"
     assert await waiting.result(timeout=SECONDS) == "hello waiting"
     assert await leased.result(timeout=SECONDS) == "leased at last"
     assert await retried.result(timeout=SECONDS) == "retried stands"
     await errand.result(timeout=SECONDS)
+    assert all([await run.verify_ancestry() for run in dags])
     called = set(programs.calls)
     assert {"wrap errand", "send errand"} <= called
     assert not {"greet done", "fetch errand", "pack errand", "linger cancelled"} & called

@@ -16,6 +16,7 @@ import holdfast as hf
 from holdfast.core.codec import decode_error
 from holdfast.core.rows import COMPLETED, FAILED, GATE_DUE, READY, TIMED_OUT
 from tests.endtoend.programs import app, journal
+from tests.worker import process_jobs
 from tests.worker.support import engine_on, statuses, until, work_of
 
 SHORT = hf.Retry(attempts=3, base=0.02, cap=0.05)
@@ -248,6 +249,14 @@ async def test_i5_a_thread_past_its_deadline_is_told_and_its_late_result_counts_
             await handle.result(timeout=10)
         await until(told.is_set, "the thread is told that its time is up")
         assert await statuses(engine, handle.id) == [TIMED_OUT]
+
+
+async def test_i3_the_death_of_a_process_is_told_with_one_fix() -> None:
+    engine = engine_on("memory://", process_jobs.registry)
+    async with engine, engine.worker():
+        with pytest.raises(hf.RunFailed, match="with exit code 3; look at the worker") as failed:
+            await engine.run(process_jobs.crash, timeout=20)
+    assert str(failed.value).count("Fix:") == 1
 
 
 async def test_i5_a_process_past_its_deadline_is_killed_and_retried(sqlite_url: str, journal_path: str) -> None:

@@ -66,3 +66,8 @@ def undecided(operation: Operation, error: Exception) -> RunError:
 def moment(microseconds: int) -> datetime:
     """A stored time, aware and in UTC; one that no calendar has is the first or last that there is."""
     return _EPOCH + timedelta(microseconds=min(max(microseconds, _FIRST), _LAST))
+
+
+def iso_text(microseconds: int) -> str:
+    """A stored time as documents have it."""
+    return moment(microseconds).isoformat().replace("+00:00", "Z")

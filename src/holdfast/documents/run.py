@@ -215,6 +215,8 @@ async def children_of(engine: Engine, row: Run) -> tuple[ChildShown, ...]:
 
 def nodes_of(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeShown, ...]:
     """The nodes of a run with their attempts; those of its graph that have none too."""
+    from holdfast.models.dag_items import latest_of
+
     attempts: dict[str, list[Work]] = {}
     for item in work:
         attempts.setdefault(item.node, []).append(item)
@@ -226,7 +228,7 @@ def nodes_of(run: Run, work: Iterable[Work], graph: Graph | None) -> tuple[NodeS
     for node in order:
         parents = () if graph is None or node not in graph.by_id else graph.by_id[node].depends_on
         items = attempts.get(node, [])
-        latest = items[-1] if items else None
+        latest = latest_of(run, items) if items else None
         shown.append(
             NodeShown(
                 id=node,
@@ -298,6 +300,8 @@ def _before(items: list[Work]) -> tuple[AttemptShown, ...]:
 
 def detail_of(run: Run, item: Work) -> str:
     """What a person wants to know of an item beside its state: what it waits for, or when it is due."""
+    from holdfast.models.dag_items import awaited_by
+
     if item.status == "blocked" and item.kind == "effect":
         return f"one at a time, since {moment_of(item.created):%H:%M:%S}"
     if item.status == "blocked" and run.model == "graph" and item.kind == "node":
@@ -305,7 +309,7 @@ def detail_of(run: Run, item: Work) -> str:
     if item.status == "blocked" and item.kind == "child":
         return f"by its run since {moment_of(item.created):%H:%M:%S}"
     if item.status == "blocked":  # I2: whoever sees a blocked item sees what it waits for, and since when
-        return f"{item.completed} of {item.required} since {moment_of(item.created):%H:%M:%S}"
+        return f"{awaited_by(run, item)} since {moment_of(item.created):%H:%M:%S}"
     return f"due {moment_of(item.due):%Y-%m-%d %H:%M:%S}" if item.status == "ready" and item.gate == 1 else ""
 
 

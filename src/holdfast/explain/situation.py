@@ -5,7 +5,7 @@ Nothing here is ever used for a decision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.explain.graph_standing import Standing, standing_of
+from holdfast.models.dag_items import latest_of
 from holdfast.models.machine import PAUSED_BY_ITSELF, facts_of
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store, WorkerRow
@@ -202,6 +203,7 @@ async def look(store: Store, run: Run, definitions: RegistryDefinitions) -> Situ
     whole = run.gave_up or (run.ended and run.model != DECIDER)
     question = AllWork(run.id) if whole else OpenWork(run.id)
     latest: dict[str, Work] = {item.node: item for item in await store.rows(question)}
+    latest |= await _retried_and_blocked(store, run, latest.values())
     position = {} if graph is None else {node: place for place, node in enumerate(graph.topological_order)}
     work = tuple(sorted(latest.values(), key=lambda item: position.get(item.node, len(position))))
     if run.model == DECIDER:
@@ -258,6 +260,16 @@ async def _parents(store: Store, run: Run, graph: Graph | None, work: tuple[Work
         return {}
     rows = await store.rows(Attempts(run.id, wanted) if len(wanted) <= MANY_PARENTS else AllWork(run.id))
     return {item.node: item for item in rows}
+
+
+async def _retried_and_blocked(store: Store, run: Run, latest: Iterable[Work]) -> dict[str, Work]:
+    """Nodes that wait for their next attempt, with the counts of what a changed graph put before them."""
+    retried = (item.node for item in latest if item.status == BLOCKED and item.attempt > 1)
+    nodes = frozenset(retried if run.model == "dag" else ())
+    attempts: dict[str, list[Work]] = {}
+    for item in await store.rows(Attempts(run.id, nodes)) if nodes else ():
+        attempts.setdefault(item.node, []).append(item)
+    return {node: latest_of(run, rows) for node, rows in attempts.items()}
 
 
 async def _taken(store: Store, work: tuple[Work, ...], workers: tuple[WorkerRow, ...]) -> dict[str, int]:

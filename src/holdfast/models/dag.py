@@ -45,11 +45,20 @@ from holdfast.core.view import View
 from holdfast.models.dag_items import NO_PARENTS, is_alone, item_of, overridden
 from holdfast.models.dag_shape import Reshaped, followed, reshape, without_signature
 from holdfast.models.delivery import gate_for
-from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record, settle
+from holdfast.models.machine import (
+    ON_FAILURE,
+    Definitions,
+    Handing,
+    end_run,
+    make_ready,
+    pause_asked_for,
+    record,
+    settle,
+)
 
 NAMES_SHOWN = 20
 ATTEMPTED = frozenset({FAILED, TIMED_OUT, DEAD, LOST, CANCELLED})  # and there may be a later attempt
-FORK = "fork"  # a new run has its own entry that says so
+FORK = "fork"  # what it shares may have begun under another graph
 
 
 class DagMachine:
@@ -100,7 +109,7 @@ class DagMachine:
         """I30: independent branches go on; what depends on the node stays blocked; then `on_failure` applies."""
         graph = definitions.graph(view, run)
         if run.on_failure == "skip":
-            run = record(view, run, "skipped", by="on_failure", node=self.label(view, run, work.node, definitions))
+            run = record(view, run, "skipped", by=ON_FAILURE, node=self.label(view, run, work.node, definitions))
             run = replace(run, gave_up=run.gave_up - 1)
             skipped = replace(work, status=SKIPPED)
             view.put(WORK, skipped)
@@ -175,12 +184,13 @@ class DagMachine:
         changed = reshape(view, run, graph, handing, nodes)
         run = replace(changed.run, signature=graph.signature, token=0)
         if run.error is not None and run.gave_up == 0:  # what gave up is not in the graph any more
-            run = replace(run, error=None, reason=run.reason if run.status == PAUSED else None)
+            kept = pause_asked_for(view, run) or run.reason
+            run = replace(run, error=None, reason=kept if run.status == PAUSED else None)
         if run.definition is None:
             run = replace(run, adopted=definitions.seen(run, graph))
         before = followed(changed.run)
         another = before is not None and before != graph.signature
-        if by != FORK and (another or changed.left_out):  # a fork has its own entry, and a freeze changes nothing
+        if another or changed.left_out:  # a freeze changes nothing, and most forks do not
             run = record(view, run, "graph changed", by=by, signature=graph.signature, **changed.told(NAMES_SHOWN))
         self._go_on(view, run)
         return changed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 
@@ -89,6 +91,21 @@ def method_name(workflow: str, method: str) -> str:
 def version_name(workflow: str, signature: str) -> str:
     """A version of a class: what a worker's row says of its code, for others to see."""
     return f"{workflow}@{signature}"
+
+
+def latest_of(run: Run, attempts: Sequence[Work]) -> Work:
+    """The latest attempt of a node; of a DAG's that waits, with the counts of its parents, which its first row has."""
+    first, latest = attempts[0], attempts[-1]
+    if run.model != "dag" or latest.status != BLOCKED or first is latest:
+        return latest
+    return replace(latest, required=first.required, completed=first.completed)
+
+
+def awaited_by(run: Run, blocked: Work) -> str:
+    """How many of its parents a node has that waits; one of a DAG that has all of them lacks the end of another run."""
+    if run.model == "dag" and blocked.completed >= blocked.required:
+        return "by another run"
+    return f"{blocked.completed} of {blocked.required}"
 
 
 def overridden(work: Work, run: Run, override: PolicyOverride) -> Work:

@@ -80,6 +80,7 @@ from holdfast.models.machine import (
     is_draining,
     mark_running,
     new_attempt,
+    reason_while_paused,
     record,
     waits_anew,
     why,
@@ -227,7 +228,8 @@ class Lifecycle:
             )
         elif op.wish == "pause":
             run = record(view, run, "paused", by=f"node {label}", reason=op.reason)
-            run = replace(run, status=PAUSED, reason=f"paused by node {label}{because}")
+            reason = reason_while_paused(f"paused by node {label}{because}", run.reason if run.gave_up else None)
+            run = replace(run, status=PAUSED, reason=reason)
             for other in view.find(OpenWork(run.id)):
                 if other.status == READY:
                     view.put(WORK, replace(other, gate=GATE_PAUSED))

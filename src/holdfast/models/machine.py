@@ -334,15 +334,18 @@ def settle(view: View, run: Run) -> None:
         view.put(RUNS, replace(run, status=PAUSED, reason=reason))
     elif run.on_failure == "pause":
         if run.status != PAUSED:
-            run = record(view, run, "paused", by="on_failure", reason=run.reason)
+            run = record(view, run, "paused", by=ON_FAILURE, reason=run.reason)
             view.put(RUNS, replace(run, status=PAUSED))
     elif run.on_failure == "cancel":
-        end_run(view, run, CANCELLED, reason=run.reason)
+        failure = _failure_of(view, run)
+        run = record(view, run, "cancel requested", by=ON_FAILURE, reason=failure)
+        end_run(view, run, CANCELLED, reason=failure)
     else:
-        end_run(view, run, FAILED, reason=run.reason)
+        end_run(view, run, FAILED, reason=_failure_of(view, run))
 
 
-PAUSED_BY_ITSELF: Final = ("on_failure", "holdfast")  # who paused a run that could not go on
+ON_FAILURE: Final = "on_failure"  # who did what a run's policy asked for
+PAUSED_BY_ITSELF: Final = (ON_FAILURE, "holdfast")  # who paused a run that could not go on
 STARTED_PAUSED: Final = "started paused"
 HISTORY_PAGE: Final = 100
 
@@ -364,6 +367,19 @@ def pause_asked_for(view: View, run: Run) -> str | None:
                 because = f": {said['reason']}" if said.get("reason") else ""
                 return None if said["by"] in PAUSED_BY_ITSELF else f"paused by {said['by']}{because}"
     return STARTED_PAUSED
+
+
+def reason_while_paused(asked_for: str, failure: str | None) -> str:
+    """Of a run of which nodes had given up when it was paused: it may end for them before it is resumed (I30)."""
+    return asked_for if failure is None else f"{asked_for}; {failure}"
+
+
+def _failure_of(view: View, run: Run) -> str | None:
+    """The reason that the run fails for, without that of a pause which came after it."""
+    asked_for = pause_asked_for(view, run)
+    if run.reason is None or asked_for is None:
+        return run.reason
+    return run.reason.removeprefix(reason_while_paused(asked_for, ""))
 
 
 def mark_running(run: Run, now: int) -> Run:

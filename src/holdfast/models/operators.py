@@ -67,6 +67,7 @@ from holdfast.models.machine import (
     facts_of,
     new_attempt,
     pause_asked_for,
+    reason_while_paused,
     record,
     was_taken,
     why,
@@ -137,6 +138,15 @@ def _fork_instead(run: Run, name: str) -> str:
     return f"`holdfast fork {run.id} {where}`{code}{in_python} makes a new run that shares everything before it"
 
 
+def _hasten(view: View, run: Run, waiting: Work, name: str, by: str) -> Changed:
+    """The attempt that is asked for waits already: for its time, which is now, or (K8) for a worker alone."""
+    if waiting.due <= view.now:
+        return Changed(changed=False, status=run.status)
+    record(view, run, "reattempted", by=by, node=name)
+    view.put(WORK, replace(waiting, due=view.now, gate=gate_for(run, view.now, view.now)))
+    return Changed(changed=True, status=run.status, nodes=(name,))
+
+
 def _ask(run: Run) -> str:
     return f"`holdfast explain {run.id}` says what the run waits for"
 
@@ -194,7 +204,8 @@ class Operators:
             if work.status == READY:
                 view.put(WORK, replace(work, gate=GATE_PAUSED))
         run = record(view, run, "paused", by=op.by, reason=op.reason, **_named(op))
-        reason = f"paused by {op.by}" + (f": {op.reason}" if op.reason else "")
+        asked_for = f"paused by {op.by}" + (f": {op.reason}" if op.reason else "")
+        reason = reason_while_paused(asked_for, run.reason if run.gave_up else None)
         view.put(RUNS, replace(run, status=PAUSED, reason=reason))
         return Changed(changed=True, status=PAUSED)
 
@@ -234,7 +245,7 @@ class Operators:
                 f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=fork
             )
         if status == READY and attempts[-1].attempt > 1:
-            return Changed(changed=False, status=run.status)  # K8: the attempt that is asked for waits already
+            return _hasten(view, run, attempts[-1], name, op.by)
         if status not in GAVE_UP and status != CANCELLED:
             is_done = status in (COMPLETED, SKIPPED)
             ahead = self._gone_ahead(view, run, node) if is_done else []
@@ -428,7 +439,7 @@ class Operators:
     def _blame(self, view: View, run: Run) -> Run:
         """The run's error is that of a node that has given up and still stands so, if there is one.
 
-        So is its reason, unless somebody paused it.
+        So is its reason, after that of somebody who paused it.
         """
         asked_for = pause_asked_for(view, run)
         run = replace(run, error=None, reason=asked_for)
@@ -439,7 +450,11 @@ class Operators:
                     machine = self.machines[run.model]
                     reason = why(work, machine.label(view, run, work.node, self.definitions))
                     reason += machine.position(view, run, work.node, self.definitions)
-                    run = replace(run, error=work.error, reason=asked_for or reason)
+                    run = replace(
+                        run,
+                        error=work.error,
+                        reason=reason if asked_for is None else reason_while_paused(asked_for, reason),
+                    )
                     break
         view.put(RUNS, run)
         return run

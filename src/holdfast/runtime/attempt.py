@@ -426,7 +426,7 @@ class AttemptRunner:
         if isinstance(error, Unrepeatable):
             error, repeatable = error.error, False
         if isinstance(error, ProcessDied):
-            error = RuntimeError(f"the process that ran {named(work)} died: {error}")
+            error = RuntimeError(f"the process that ran {named(work)} died: {error.message}; {error.hint}")
         if isinstance(error, RemoteFailure):
             repeatable = error.repeatable
             record, error = error.error, error.to_exception()

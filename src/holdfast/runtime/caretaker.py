@@ -19,7 +19,7 @@ from holdfast.core.queries import DefinitionById, RunsLeftBehind, RunsToReshape
 from holdfast.core.rows import CALL, JOB, Run, Work
 from holdfast.core.seams import Clock, Randomness
 from holdfast.core.settings import Settings
-from holdfast.core.stored import moment
+from holdfast.core.stored import iso_text
 from holdfast.runtime import telemetry as t
 from holdfast.runtime.attempt import log_keys, named
 from holdfast.runtime.definitions import RegistryDefinitions
@@ -166,11 +166,10 @@ class Caretaker:
         if work.kind == JOB and runs and runs[0].definition is not None:
             for stored in await self._store.rows(DefinitionById(runs[0].definition)):
                 node = self._definitions.parsed(stored).node(work.node)
-                frozen = moment(stored.frozen).isoformat(timespec="seconds")
                 return MissingJob(
                     f"run {work.run} of {work.workflow} needs the action {work.name!r} for node {node.name} "
                     f"({node.id}), and no live worker of queue {work.queue} has known it for {waited}; its graph was "
-                    f"frozen at {frozen}, and a deploy does not change a frozen graph",
+                    f"frozen at {iso_text(stored.frozen)}, and a deploy does not change a frozen graph",
                     hint=f"(1) bring {work.name!r} back, or give another action aliases=[{work.name!r}], and "
                     f"`holdfast dead replay {work.run} {node.name}`; (2) cancel the run and start a new one; "
                     "(3) change its graph: `holdfast export`, edit, `holdfast import`",
