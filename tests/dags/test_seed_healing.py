@@ -27,8 +27,16 @@ EVERYTHING = ["default", "later"]
 class Deploy:
     """A version of the class Order: its nodes with what they depend on, and what ran of it."""
 
-    def __init__(self, did: list[str], wiring: Wiring, *, later: tuple[str, ...] = (), **bodies: Any) -> None:
-        self.registry = hf.Registry()
+    def __init__(
+        self,
+        did: list[str],
+        wiring: Wiring,
+        *,
+        later: tuple[str, ...] = (),
+        registry: hf.Registry | None = None,
+        **bodies: Any,
+    ) -> None:
+        self.registry = registry or hf.Registry()
         namespace: dict[str, Any] = {"__module__": __name__}
         for name, parents in wiring.items():
             namespace[name] = _task(name, parents, did, "later" if name in later else None, bodies.get(name))
@@ -306,6 +314,58 @@ async def test_i31_in_a_rolling_deploy_an_old_worker_only_settles_what_it_ran(
 
 async def _follows(engine: hf.Engine, run: str, deploy: Deploy) -> bool:
     return (await engine.store.runs([run]))[0].signature == deploy.signature
+
+
+async def test_i31_a_class_that_is_defined_again_in_a_running_worker_decides_what_is_settled_next(url: str) -> None:
+    """No worker starts, and no sweep comes by: who settles the step tells the store of the code first."""
+    did: list[str] = []
+    go = asyncio.Event()
+    before = Deploy(did, {"a": [], "b": ["a"]}, a=go.wait)
+    engine = engine_on(url, before.registry, sweep_seconds=3600.0)
+    async with engine, engine.worker():
+        handle = await engine.start(before.dag())
+        await until(lambda: did == ["a"], "a runs")
+        after = Deploy(did, {"a": [], "audit": ["a"], "b": ["audit"]}, registry=before.registry)
+        go.set()
+        await handle.result(timeout=20)
+        assert did == ["a", "audit", "b"]
+        (told,) = changes(await handle.history())
+        assert told["signature"] == after.signature
+        assert await handle.verify_ancestry()
+        await assert_sound(engine)
+
+
+async def test_i31_a_class_that_is_defined_again_reaches_runs_of_which_nothing_is_settled(url: str) -> None:
+    """Where nothing comes to an end, the next sweep takes the runs up, long before the minute is over."""
+    did: list[str] = []
+    before = Deploy(did, {"a": [], "b": ["a"]}, later=("b",))
+    engine = engine_on(url, before.registry)
+    async with engine, engine.worker():
+        handle = await engine.start(before.dag())
+        await until(lambda: did == ["a"], "a has run, and b waits for its queue")
+        after = Deploy(did, {"a": [], "b": ["a"], "audit": ["a"]}, later=("b",), registry=before.registry)
+        await until(lambda: did == ["a", "audit"], "the new step was picked up")
+        assert await _follows(engine, handle.id, after)
+
+
+async def test_i31_a_class_that_is_defined_as_before_takes_its_runs_up_again(url: str) -> None:
+    """Forth and back in one process, as in a rollback: nobody alive has the newer version any more."""
+    did: list[str] = []
+    forth, back = asyncio.Event(), asyncio.Event()
+    shape: Wiring = {"a": [], "b": ["a"], "c": ["b"]}
+    before = Deploy(did, shape, a=forth.wait, b=back.wait)
+    engine = engine_on(url, before.registry)
+    async with engine, engine.worker():
+        handle = await engine.start(before.dag())
+        await until(lambda: did == ["a"], "a runs")
+        Deploy(did, {"a": [], "b": ["a"], "audit": ["b"]}, b=back.wait, registry=before.registry)
+        forth.set()
+        await until(lambda: did == ["a", "b"], "b runs")
+        Deploy(did, shape, registry=before.registry)
+        back.set()
+        await handle.result(timeout=20)
+        assert did == ["a", "b", "c"]
+        await assert_sound(engine)
 
 
 async def test_i31_a_bug_fix_reaches_a_run_that_failed_on_the_bug(shared_url: str) -> None:

@@ -119,6 +119,7 @@ class AttemptRunner:
         threads: ThreadSlots,
         processes: ProcessSlots,
         heartbeat: Callable[[], Awaitable[None]],
+        tell_what_is_new: Callable[[], Awaitable[None]],
         metrics: t.Metrics,
         levels: t.Levels,
         codecs: Codecs,
@@ -135,6 +136,7 @@ class AttemptRunner:
         self._threads = threads
         self._processes = processes
         self._heartbeat = heartbeat
+        self._tell_what_is_new = tell_what_is_new
         self._metrics = metrics
         self._levels = levels
         self._codecs = codecs
@@ -217,6 +219,8 @@ class AttemptRunner:
         if failpoints.armed:
             await failpoints.reach("action.after")
         try:
+            if self._definitions.has_news:  # I31: a class that was defined again while this ran decides what follows
+                await self._tell_what_is_new()
             settled: Settled = await self._coordinator.submit(operation)
             return settled
         except (FlowNotLoaded, FoldFirst):  # something has to be read first
