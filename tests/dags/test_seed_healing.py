@@ -368,6 +368,41 @@ async def test_i31_a_class_that_is_defined_as_before_takes_its_runs_up_again(url
         await assert_sound(engine)
 
 
+async def test_i31_a_run_that_has_ended_is_shown_with_the_graph_that_it_followed(url: str) -> None:
+    """A later deploy neither gives it nodes that it never had nor takes those away that ran."""
+    did: list[str] = []
+    before = Deploy(did, {"a": [], "b": ["a"], "c": ["b"]})
+    engine = engine_on(url, before.registry)
+    async with engine, engine.worker():
+        ended = await engine.start(before.dag())
+        await ended.result(timeout=20)
+        exported, drawn = await ended.export_dag(), await ended.mermaid()
+        after = Deploy(did, {"a": [], "c": ["a"], "audit": []}, registry=before.registry)
+        assert [(node.name, node.state) for node in await ended.nodes_with_state()] == [
+            ("a", "completed"),
+            ("b", "completed"),
+            ("c", "completed"),
+        ]
+        assert (await ended.export_dag(), await ended.mermaid()) == (exported, drawn)
+        assert await ended.verify_ancestry()
+        assert (await ended.dag()).signature == before.signature
+        another = await engine.start(after.dag())
+        await another.result(timeout=20)
+        assert (await another.dag()).signature == after.signature
+
+
+async def test_i31_a_run_that_was_cancelled_is_shown_with_the_graph_that_it_followed(url: str) -> None:
+    did: list[str] = []
+    before = Deploy(did, {"a": [], "b": ["a"]}, later=("b",))
+    engine = engine_on(url, before.registry)
+    async with engine, engine.worker():
+        ended = await engine.start(before.dag())
+        await until(lambda: did == ["a"], "a has run")
+        await ended.cancel()
+        Deploy(did, {"a": [], "audit": ["a"]}, registry=before.registry)
+        assert [node.name for node in await ended.nodes_with_state()] == ["a", "b"]
+
+
 async def test_i31_a_bug_fix_reaches_a_run_that_failed_on_the_bug(shared_url: str) -> None:
     """Fix, redeploy, resume: the first thing that the seed says of class-based workflows."""
     did: list[str] = []
