@@ -403,6 +403,57 @@ async def test_i31_a_run_that_was_cancelled_is_shown_with_the_graph_that_it_foll
         assert [node.name for node in await ended.nodes_with_state()] == ["a", "b"]
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+async def test_i31_a_check_tells_of_open_runs_whose_fields_the_new_class_cannot_read(url: str, frozen: bool) -> None:
+    """A field that is added needs a default: without one, every open run would become a dead letter."""
+    engine = engine_on(url, hf.Registry())
+    async with engine:
+        handle = await engine.start(_order(engine.registry, has_amount=False)(number=1))
+        if frozen:
+            await handle.freeze_dag()
+        assert [checked.verdict for checked in await engine.check()] == ["fine"]
+        _order(engine.registry, has_amount=True)
+        (checked,) = await engine.check()
+        assert (checked.run, checked.verdict, checked.ok) == (handle.id, "breaks", False)
+        assert "missing required field `amount`" in checked.difference
+
+
+def _order(registry: hf.Registry, *, has_amount: bool) -> type[hf.Dag]:
+    class Order(hf.Dag, registry=registry):
+        number: int
+        if has_amount:
+            amount: int
+
+        @hf.step
+        async def ship(self) -> None: ...
+
+    return Order
+
+
+async def test_i31_a_check_tells_of_an_action_that_cannot_read_what_it_was_started_with(url: str) -> None:
+    engine = engine_on(url, hf.Registry())
+    async with engine:
+        handle = await engine.start(_ship(engine.registry, has_amount=False), 1)
+        assert [checked.verdict for checked in await engine.check()] == ["fine"]
+        _ship(engine.registry, has_amount=True)
+        (checked,) = await engine.check()
+        assert (checked.run, checked.verdict) == (handle.id, "breaks")
+
+
+def _ship(registry: hf.Registry, *, has_amount: bool) -> Any:
+    if has_amount:
+
+        @hf.action(registry=registry)
+        async def ship(number: int, amount: int) -> None: ...
+
+    else:
+
+        @hf.action(registry=registry)
+        async def ship(number: int) -> None: ...
+
+    return ship
+
+
 async def test_i31_a_bug_fix_reaches_a_run_that_failed_on_the_bug(shared_url: str) -> None:
     """Fix, redeploy, resume: the first thing that the seed says of class-based workflows."""
     did: list[str] = []
