@@ -197,6 +197,10 @@ async def test_i31_a_completed_step_that_is_gone_is_a_warning_and_stays_complete
     after = Deploy(did, {"b": []}, later=("b",))
     run = await run_until(shared_url, before, did, ["a"])
     (told,) = changes(await finish_under(shared_url, after, run))
+    async with engine_on(shared_url, after.registry) as engine:
+        assert [(each.name, each.state) for each in await engine.get(run).step_executions("a")] == [("a", "completed")]
+        with pytest.raises(hf.UnknownNode):
+            await engine.get(run).step_executions("c")
     assert did == ["a", "b"]
     assert told["gone"] == ["a"]
     assert "completed nodes are no longer in the graph" in told["warning"]
@@ -245,6 +249,25 @@ async def test_i31_a_step_that_an_import_takes_out_before_it_was_reached_is_told
         async with engine.worker():
             await handle.result(timeout=20)
     assert did == ["a", "b"]
+
+
+async def test_i31_a_node_of_a_built_dag_that_an_import_takes_out_is_told_by_its_name(url: str) -> None:
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def job() -> None: ...
+
+    w = hf.DagBuilder("one", registry=registry)
+    first = w.node("first", job=job)
+    w.node("second", job=job, depends_on=[first])
+    async with engine_on(url, registry) as engine:
+        handle = await engine.start(w.build())
+        document = json.loads(await handle.export_dag())
+        kept = {node: facts for node, facts in document["nodes"].items() if facts["name"] == "second"}
+        document["nodes"] = {node: {**facts, "depends_on": []} for node, facts in kept.items()}
+        await handle.import_dag(json.dumps(document))
+        (told,) = changes(await handle.history())
+        assert told["skipped"] == ["first"]
 
 
 async def test_i31_a_new_dependency_on_a_completed_node_is_satisfied(shared_url: str) -> None:
