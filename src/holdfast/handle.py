@@ -381,7 +381,8 @@ class Handle(Generic[R]):
         """Store the graph that the run's class has now: from here on only `import_dag` changes it. The stored DAG."""
         row = await self._row()
         if row.definition is None:
-            await self._store_graph(frozen(await self.dag()), row.signature, "frozen", by)
+            graph = self._engine.definitions.of_code(row.workflow) or await self.dag()
+            await self._store_graph(frozen(graph), row.signature, "frozen", by)
         stored = await self.dag_definition()
         if stored is None:
             raise DagError(f"the graph of run {self.id} could not be frozen", hint="try again")
