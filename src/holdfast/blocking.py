@@ -194,7 +194,7 @@ class BlockingHandle(Generic[R]):
         return self._thread.run(self._handle.nodes_with_state())
 
     def step_executions(self, node: str | None = None) -> list[StepExecution]:
-        """Every attempt that was recorded, of one node or of all."""
+        """Every attempt that was recorded, of one node or of all; also of a node that the graph has no more."""
         return self._thread.run(self._handle.step_executions(node))
 
     def mermaid(self) -> str:

@@ -2,8 +2,9 @@
 
 The history of every function is replayed against the code of this process, up to where it is, and what it then waits
 for is compared with what is stored. A flow keeps its graph, so only what that calls is looked for. A class DAG follows
-its code as it changes (I31): for one of those the check says what would change. Of a decider a sample of everything
-that it has stored is read (`decider_checking`), of a state graph's run the step that is under way (`graph_checking`).
+its code as it changes (I31): for one of those the check says what would change, and its fields must be readable. Of a
+decider a sample of everything that it has stored is read (`decider_checking`), of a state graph's run the step that is
+under way (`graph_checking`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.authoring.actions import Action
+from holdfast.authoring.dags import Dag
 from holdfast.core.errors import HoldfastError
 from holdfast.core.queries import AllWork, ValuesOf
 from holdfast.core.rows import COMPLETED, Run
@@ -167,6 +170,8 @@ async def _check_graph(engine: Engine, run: Run) -> Checked:
 
 
 async def _check_dag(engine: Engine, run: Run) -> Checked:
+    if unreadable := _unreadable_input(engine, run):
+        return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=unreadable)
     graph = engine.definitions.of_code(run.workflow)
     if run.definition is not None or graph is None or graph.signature == run.signature:
         return Checked(run=run.id, workflow=run.workflow, verdict="fine")
@@ -181,3 +186,16 @@ async def _check_dag(engine: Engine, run: Run) -> Checked:
     new = [node.name for node in graph.nodes if node.id not in latest]
     told.append(f"{len(new)} of {len(graph.nodes)} nodes of this code have not begun")
     return Checked(run=run.id, workflow=run.workflow, verdict="changes", difference="; ".join(told))
+
+
+def _unreadable_input(engine: Engine, run: Run) -> str:
+    """What the code of now cannot read of what the run was started with, which every attempt begins with."""
+    found = engine.definitions.thing(run.workflow)
+    try:
+        if isinstance(found, type) and issubclass(found, Dag):
+            found.decode_fields(run.input, run.codec, engine.codecs)
+        elif isinstance(found, Action) and run.definition is None:
+            found.call.decode_call(run.input, run.codec, codecs=engine.codecs)
+    except HoldfastError as error:
+        return str(error)
+    return ""

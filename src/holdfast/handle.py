@@ -386,7 +386,8 @@ class Handle(Generic[R]):
         """Store the graph that the run's class has now: from here on only `import_dag` changes it. The stored DAG."""
         row = await self._row()
         if row.definition is None:
-            await self._store_graph(frozen(await self.dag()), row.signature, "frozen", by)
+            graph = self._engine.definitions.of_code(row.workflow) or await self.dag()
+            await self._store_graph(frozen(graph), row.signature, "frozen", by)
         stored = await self.dag_definition()
         if stored is None:
             raise DagError(f"the graph of run {self.id} could not be frozen", hint="try again")
@@ -468,14 +469,15 @@ class Handle(Generic[R]):
         ]
 
     async def step_executions(self, node: str | None = None) -> list[StepExecution]:
-        """Every attempt that was recorded, of one node or of all."""
-        graph = await self.load_graph()
-        wanted = node if node is None or graph is None else node_of(await self._row(), graph, node).id
+        """Every attempt that was recorded, of one node or of all; also of a node that the graph has no more."""
+        graph, found = await self.load_graph(), await self._work()
+        wanted = node
+        if graph is not None and node is not None:
+            gone = node not in graph.by_name and node not in graph.by_id and any(work.node == node for work in found)
+            wanted = node if gone else node_of(await self._row(), graph, node).id
         names = {} if graph is None else {each.id: each.name for each in graph.nodes}
         return [
-            _execution(work, names.get(work.node, work.node))
-            for work in await self._work()
-            if wanted is None or work.node == wanted
+            _execution(work, names.get(work.node, work.node)) for work in found if wanted is None or work.node == wanted
         ]
 
     async def mermaid(self) -> str:

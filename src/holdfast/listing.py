@@ -11,6 +11,7 @@ from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import Workflow
+from holdfast.authoring.registry import Registry
 from holdfast.core.codec import DEFAULT_CODECS, Codecs, Encoded, decode_error, unlabelled
 from holdfast.core.errors import HoldfastError, UsageError
 from holdfast.core.function_operations import CONTINUED, ENDED_RUN, EVENT, FAILURE, RESULT, Entry, entry_of
@@ -18,7 +19,7 @@ from holdfast.core.rows import RUN_STATUSES, History, Run
 from holdfast.core.stored import UNREADABLE, moment
 from holdfast.models.delivery import RunEnd
 from holdfast.start_options import checked_text, microseconds
-from holdfast.store.contract import FindRuns
+from holdfast.store.contract import FindRuns, Store
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,17 @@ def question(
         limit=limit,
         after=None if after is None else checked_text(after, "after"),
     )
+
+
+async def found_under(store: Store, asked: FindRuns, registry: Registry) -> list[Run]:
+    """The runs asked for; those of a workflow also under the names that it had before, as far as it is known here."""
+    if asked.workflow is None:
+        return await store.find(asked)
+    rows: list[Run] = []
+    for name in registry.names_of(asked.workflow):
+        rows += await store.find(msgspec.structs.replace(asked, workflow=name))
+    rows.sort(key=lambda run: run.id, reverse=True)  # one order over all names, or `after` would pass some over
+    return rows[: asked.limit]
 
 
 def page_of(rows: list[Run], limit: int) -> Runs:

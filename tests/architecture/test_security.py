@@ -32,7 +32,7 @@ IMPORTS_BY_NAME = {
     "holdfast.cli.program": "a command, from a table in the code",
     "holdfast.cli.loading": "a module that the user names on the command line",
     "holdfast.runtime.codecs": "the codec that a setting or the command line names",
-    "holdfast.runtime.process_child": "the module of an action that the parent process has imported itself",
+    "holdfast.runtime.process_child": "the module of an action or a class that the parent process has imported itself",
     "holdfast.emitters": "an optional package, named in the code",
 }
 # Statements that are put together: of named parts, column lists and numbers of the code's own.

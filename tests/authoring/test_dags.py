@@ -22,6 +22,7 @@ from holdfast.core.retry import Retry
 
 registry = Registry()
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @action(registry=registry, timeout=9)
@@ -309,6 +310,42 @@ def test_fields_are_inherited_and_added_to() -> None:
     more = More(order_id=1)
     assert (more.order_id, more.express) == (1, True)
     assert More.__dag__.fields.names == ("order_id", "express")
+
+
+class Table(Dag, Generic[T], registry=Registry()):
+    row: T
+    others: list[T] = []  # noqa: RUF012 - every instance gets its own copy
+
+    @step
+    def go(self) -> None: ...
+
+
+class Tables(Table[dict[str, U]], Generic[U], registry=Registry()):
+    best: U | None = None
+
+
+@dataclasses.dataclass
+class Price:
+    cents: int
+
+
+class Prices(Table[Price], registry=Registry()): ...
+
+
+class Counts(Tables[int], registry=Registry()):
+    note: str = ""
+
+
+def test_i14_a_field_of_a_generic_base_has_the_type_that_the_class_gives_it() -> None:
+    """Else anything would be taken for it, and a class of one's own refused."""
+    prices = Prices(row=Price(1), others=[Price(2)])
+    assert Prices.decode_fields(prices.encode_fields()) == prices
+    with pytest.raises(UsageError, match="'row' of Prices is annotated Price and was given a int"):
+        Prices(row=1)
+    assert Counts(row={"a": 1}, best=2).best == 2
+    for wrong in ({"row": {"a": "b"}}, {"row": {}, "best": "b"}, {"row": {}, "others": [1]}):
+        with pytest.raises(UsageError, match="of Counts is annotated"):
+            Counts(**wrong)
 
 
 def test_an_abstract_base_is_allowed_and_refused_only_when_it_is_compiled() -> None:

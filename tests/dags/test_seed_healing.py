@@ -27,8 +27,16 @@ EVERYTHING = ["default", "later"]
 class Deploy:
     """A version of the class Order: its nodes with what they depend on, and what ran of it."""
 
-    def __init__(self, did: list[str], wiring: Wiring, *, later: tuple[str, ...] = (), **bodies: Any) -> None:
-        self.registry = hf.Registry()
+    def __init__(
+        self,
+        did: list[str],
+        wiring: Wiring,
+        *,
+        later: tuple[str, ...] = (),
+        registry: hf.Registry | None = None,
+        **bodies: Any,
+    ) -> None:
+        self.registry = registry or hf.Registry()
         namespace: dict[str, Any] = {"__module__": __name__}
         for name, parents in wiring.items():
             namespace[name] = _task(name, parents, did, "later" if name in later else None, bodies.get(name))
@@ -189,6 +197,10 @@ async def test_i31_a_completed_step_that_is_gone_is_a_warning_and_stays_complete
     after = Deploy(did, {"b": []}, later=("b",))
     run = await run_until(shared_url, before, did, ["a"])
     (told,) = changes(await finish_under(shared_url, after, run))
+    async with engine_on(shared_url, after.registry) as engine:
+        assert [(each.name, each.state) for each in await engine.get(run).step_executions("a")] == [("a", "completed")]
+        with pytest.raises(hf.UnknownNode):
+            await engine.get(run).step_executions("c")
     assert did == ["a", "b"]
     assert told["gone"] == ["a"]
     assert "completed nodes are no longer in the graph" in told["warning"]
@@ -297,14 +309,14 @@ async def test_i31_in_a_rolling_deploy_an_old_worker_only_settles_what_it_ran(
         await until(lambda: did == ["a"], "the old worker runs a")
         new = engine_on(shared_url, after.registry)
         async with new, new.worker():
-            await until(lambda: _follows(new, handle.id, after), "the new worker has taken the run up")
+            await until(lambda: follows(new, handle.id, after), "the new worker has taken the run up")
             go.set()
             await new.get(handle.id).result(timeout=20)
             assert did == ["a", "audit", "b"]
             await assert_sound(new)
 
 
-async def _follows(engine: hf.Engine, run: str, deploy: Deploy) -> bool:
+async def follows(engine: hf.Engine, run: str, deploy: Deploy) -> bool:
     return (await engine.store.runs([run]))[0].signature == deploy.signature
 
 

@@ -119,6 +119,9 @@ async def test_i14_a_process_of_its_own_needs_no_codec_of_the_users(url: str) ->
             stored = (await row_of(engine, handle.id)).result
             assert stored is not None
             assert unlabelled(stored).codec == engine.codecs.default.tag
+            (execution,) = await handle.step_executions()
+            assert execution.outcome is not None
+            assert ("returned" in execution.outcome) == (codec == "msgpack"), "no repr beside what is encrypted"
 
 
 async def test_i12_a_key_is_the_same_run_whatever_codec_wrote_its_input(engines: Engines) -> None:

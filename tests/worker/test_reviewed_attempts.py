@@ -138,3 +138,41 @@ async def test_g9_a_task_whose_job_runs_in_a_process_and_takes_nothing_completes
         handle = await engine.start(process_jobs.WithJob())
         await handle.result(timeout=15)
         assert await statuses(engine, handle.id) == [COMPLETED]
+
+
+async def test_a_job_in_a_process_of_its_own_has_the_instance_that_it_belongs_to(sqlite_url: str) -> None:
+    """As one in a thread has; where the class can't be imported by another process there is None."""
+
+    class Local(hf.Dag, registry=process_jobs.registry):
+        go = hf.task(job=process_jobs.whose, depends_on=None)
+
+    engine = engine_on(sqlite_url, process_jobs.registry)
+    async with engine, engine.worker():
+        for dag, told in (
+            (process_jobs.Order(number=7, lines=["tea"]), "Order(number=7, lines=['tea'])"),
+            (Local(), "None"),
+        ):
+            handle = await engine.start(dag)
+            await handle.result(timeout=15)
+            (execution,) = await handle.step_executions()
+            assert execution.outcome is not None
+            assert execution.outcome["notes"] == [told]
+
+
+async def test_i32_the_outcome_of_an_attempt_in_a_process_has_what_was_used_there(sqlite_url: str) -> None:
+    """What it took and returned is measured where it ran, and also told of one that fails."""
+    engine = engine_on(sqlite_url, process_jobs.registry)
+    async with engine, engine.worker():
+        handle = await engine.start(process_jobs.whose)
+        await handle.result(timeout=15)
+        (execution,) = await handle.step_executions()
+        assert execution.outcome is not None
+        assert execution.outcome["cpu_seconds"] >= 0.04
+        assert execution.outcome["returned"] == "42"
+        handle = await engine.start(process_jobs.compute_and_fail)
+        with pytest.raises(hf.RunFailed, match="no"):
+            await handle.result(timeout=15)
+        (execution,) = await handle.step_executions()
+        assert execution.outcome is not None
+        assert execution.outcome["cpu_seconds"] >= 0.04
+        assert "returned" not in execution.outcome

@@ -87,6 +87,66 @@ async def test_i12_of_many_who_start_under_one_key_at_once_all_get_the_same_run(
         assert await statuses(engines[0], handles[0].id) == [COMPLETED]
 
 
+def pay_in(registry: hf.Registry, *, renamed: bool) -> Any:
+    """An action of before or after a deploy that gave it another name."""
+    name, aliases = ("settle", ["remit", "pay"]) if renamed else ("pay", [])
+
+    @hf.action(registry=registry, name=name, aliases=aliases)
+    async def pay(amount: int) -> int:
+        return amount
+
+    return pay
+
+
+async def test_i12_i15_a_key_is_the_same_run_after_a_rename(url: str) -> None:
+    """It is looked for under the name and all aliases; restart moves it to the name of now."""
+    engine = engine_on(url, hf.Registry())
+    async with engine:
+        before = await engine.start(pay_in(engine.registry, renamed=False), 1, key="order-1")
+        settle = pay_in(engine.registry, renamed=True)
+        assert (await engine.start(settle, 1, key="order-1")).id == before.id
+        assert (await engine.start("pay", 1, key="order-1")).id == before.id
+        with pytest.raises(hf.KeyConflict, match=before.id):
+            await engine.start(settle, 2, key="order-1")
+        async with engine.worker():
+            assert await before.result(timeout=5) == 1
+        after = await engine.start(settle, 1, key="order-1", if_exists="restart")
+        assert after.id != before.id
+        assert (await engine.start(settle, 1, key="order-1")).id == after.id
+        assert [run.workflow for run in await engine.find()] == ["settle", "pay"]
+
+
+async def test_i12_i15_of_many_who_start_under_one_key_after_a_rename_all_get_the_same_run(shared_url: str) -> None:
+    """Whether there is an old run or not: a run under another name is no row that an index could refuse."""
+    old, new = hf.Registry(), hf.Registry()
+    async with engine_on(shared_url, old) as engine:
+        before = await engine.start(pay_in(old, renamed=False), 5, key="old")
+    settle = pay_in(new, renamed=True)
+    engines = [engine_on(shared_url, new) for _ in range(3)]
+    async with engines[0], engines[1], engines[2]:
+        for key in ("old", "new"):
+            started = await asyncio.gather(*(engine.start(settle, 5, key=key) for engine in engines for _ in range(5)))
+            assert len({handle.id for handle in started}) == 1
+            assert (started[0].id == before.id) == (key == "old")
+        assert len(await engines[0].find()) == 2
+
+
+async def test_i15_find_lists_the_runs_of_before_a_rename_page_by_page(url: str) -> None:
+    """By the definition or by its name of now; by the old name, those that are stored under it."""
+    engine = engine_on(url, hf.Registry())
+    async with engine:
+        pay = pay_in(engine.registry, renamed=False)
+        runs = [(await engine.start(pay, number)).id for number in range(3)]
+        settle = pay_in(engine.registry, renamed=True)
+        runs += [(await engine.start(settle, number)).id for number in range(3)]
+        for asked in (settle, "settle"):
+            first = await engine.find(workflow=asked, limit=4)
+            rest = await engine.find(workflow=asked, limit=4, after=first.cursor)
+            assert [run.id for run in (*first, *rest)] == runs[::-1]
+            assert rest.cursor is None
+        assert [run.id for run in await engine.find(workflow="pay")] == runs[2::-1]
+
+
 # --- idempotency keys ----------------------------------------------------------------------------------------------
 
 

@@ -143,7 +143,7 @@ class DagFields:
     def _types(self) -> Mapping[str, Any]:
         if not self._hints and self._defaults:
             try:
-                self._hints = typing.get_type_hints(self._owner, include_extras=True)
+                self._hints = _with_arguments(self._owner, typing.get_type_hints(self._owner, include_extras=True))
             except NameError as error:
                 raise UsageError(
                     f"an annotation of {self._owner.__qualname__} cannot be read: {error}",
@@ -170,6 +170,39 @@ def _is_class_variable(annotation: object) -> bool:
     if isinstance(annotation, str):
         return CLASS_VARIABLE.match(annotation) is not None
     return annotation is ClassVar or typing.get_origin(annotation) is ClassVar
+
+
+def _with_arguments(owner: type, hints: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The types with what the class gives generic bases: in `class Prices(Table[int])` a field `row: T` is an int."""
+    given: dict[type, dict[Any, Any]] = {}
+    _collect_arguments(owner, given)
+    if not any(given.values()):
+        return hints
+    types = {}
+    for name, hint in hints.items():
+        declared_by = next((base for base in owner.__mro__ if name in own_annotations(base)), owner)
+        types[name] = _filled_in(hint, given.get(declared_by, {}))
+    return types
+
+
+def _collect_arguments(cls: type, given: dict[type, dict[Any, Any]]) -> None:
+    """Of each base, near or far, the type variables with what they stand for."""
+    for base in vars(cls).get("__orig_bases__", cls.__bases__):
+        origin = typing.get_origin(base) or base
+        if isinstance(origin, type) and not given.get(origin):
+            variables = getattr(origin, "__parameters__", ())
+            arguments = (_filled_in(argument, given.get(cls, {})) for argument in typing.get_args(base))
+            given[origin] = dict(zip(variables, arguments, strict=False))
+            _collect_arguments(origin, given)
+
+
+def _filled_in(hint: Any, given: Mapping[Any, Any]) -> Any:
+    if isinstance(hint, typing.TypeVar):
+        return given.get(hint, hint)
+    variables = getattr(hint, "__parameters__", ()) if typing.get_origin(hint) is not None else ()
+    if not any(variable in given for variable in variables):
+        return hint
+    return hint[tuple(given.get(variable, variable) for variable in variables)]
 
 
 def _shown(hint: Any) -> str:

@@ -194,6 +194,11 @@ class Registry:
             raise self._unknown(name)
         return found
 
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """The name that a definition has now and those it had before; of any other text, that alone."""
+        found = self._holder(name)
+        return (name,) if found is None or found.__holdfast__.name != name else found.__holdfast__.names
+
     def known_workflows(self) -> frozenset[str]:
         """Every workflow name whose runs a worker with this registry can go on with, actions included."""
         return frozenset(self._workflows) | frozenset(self._actions)

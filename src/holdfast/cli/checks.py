@@ -48,10 +48,11 @@ def check(
     """Check open runs against new code; exit code 1 if one would break.
 
     Run it with the code that is about to be deployed: the history of every open function is replayed against what
-    MODULE defines, up to where it is now, and of a DAG it is told what would change. Of a decider, an event of every
-    stored type and version is read, instances are folded, and pending effects, timers and inputs must be of types that
-    the code has: a sample of them, where there are very many. Of a state graph's run the nodes of the step under way
-    and its state must fit the code. Nothing is started or changed.
+    MODULE defines, up to where it is now. Of a DAG it is told what would change; the fields of a class, and what an
+    action was started with, must be readable. Of a decider, an event of every stored type and version is read,
+    instances are folded, and pending effects, timers and inputs must be of types that the code has: a sample of them,
+    where there are very many. Of a state graph's run the nodes of the step under way and its state must fit the code.
+    Nothing is started or changed.
     It runs in a process with another PYTHONHASHSEED, so that code which depends on the order of a set is found out.
     """
     names = (*modules, *options.modules())

@@ -103,6 +103,7 @@ class StartRun(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):
     workflow: str
     model: str
     key: str | None = None
+    aliases: tuple[str, ...] = ()  # names that the workflow had before, under which the key may be held
     input: bytes = b""
     codec: str = "json"
     input_digest: str = ""

@@ -59,6 +59,13 @@ class RunByKey(Query, frozen=True, gc=False):
         return row.key == self.key and row.workflow == self.workflow and not row.superseded
 
 
+class RunByAlias(RunByKey, frozen=True, gc=False):
+    """The run that holds a key under a name that its workflow had before. Read, and never presumed not to exist: the
+    run that is then inserted has another name, so the index would prove nothing."""
+
+    unique: ClassVar[bool] = False
+
+
 class OpenWork(Query, frozen=True, gc=False):
     """Blocked, ready and leased items of a run."""
 

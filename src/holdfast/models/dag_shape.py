@@ -102,7 +102,7 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing, before: Mappin
     done = {node: work.ancestry or "" for node, work in latest.items() if work.status in SATISFIED}
     waiting = {wait.address for wait in view.find(WaitsOf(run.id))}  # for other runs
     changed = Reshaped(run)
-    active = _drop_missing(view, graph, latest, changed)
+    active = _drop_missing(view, graph, latest, changed, before)
     changed.skipped += [name for node, name in before.items() if node not in graph.by_id and node not in latest]
     gave_up = remaining = 0
     for node in graph.nodes:
@@ -140,7 +140,9 @@ def reshape(view: View, run: Run, graph: Graph, handing: Handing, before: Mappin
     return changed
 
 
-def _drop_missing(view: View, graph: Graph, latest: dict[str, Work], changed: Reshaped) -> int:
+def _drop_missing(
+    view: View, graph: Graph, latest: dict[str, Work], changed: Reshaped, before: Mapping[str, str]
+) -> int:
     """Settle what the graph does not have any more; how many of these are running now."""
     running = 0
     for node, work in latest.items():
@@ -149,12 +151,12 @@ def _drop_missing(view: View, graph: Graph, latest: dict[str, Work], changed: Re
         if work.status == LEASED:
             running += 1
         elif work.status == COMPLETED:
-            changed.gone.append(node)
+            changed.gone.append(before.get(node, node))
         elif work.status in (BLOCKED, READY) or work.status in GAVE_UP:
             gone = replace(work, status=SKIPPED, token=work.token + 1, outcome=NOT_IN_GRAPH, finished=view.now)
             view.put(WORK, gone)
             wait_no_more(view, work.run, node)
-            changed.skipped.append(node)
+            changed.skipped.append(before.get(node, node))
     return running
 
 

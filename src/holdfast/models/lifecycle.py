@@ -32,7 +32,7 @@ from holdfast.core.operations import (
     SteerWork,
     WorkOperation,
 )
-from holdfast.core.queries import OpenWork, RunByKey
+from holdfast.core.queries import OpenWork, RunByAlias, RunByKey
 from holdfast.core.retry import Retry
 from holdfast.core.rows import (
     BARRIER,
@@ -119,7 +119,7 @@ class Lifecycle:
             return Started(run=op.run)  # K8: this very start was recorded before; its caller never heard
         supersedes: Run | None = None
         if op.key is not None:
-            for existing in view.find(RunByKey(op.workflow, op.key)):
+            for existing in _key_holders(view, op, op.key):
                 if existing.input_digest != op.input_digest:
                     raise KeyConflict(
                         f"key {op.key!r} of {op.workflow} belongs to run {existing.id}, which has another input",
@@ -414,6 +414,14 @@ class Lifecycle:
         view.put(WORK, work)
         logged = self._give_up(view, replace(run, active=run.active - 1), work)
         return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(op.node,), logged=logged)
+
+
+def _key_holders(view: View, op: StartRun, key: str) -> list[Run]:
+    """The run that has the key, under the workflow's name or one that it had before a rename (I12, I15)."""
+    found: list[Run] = view.find(RunByKey(op.workflow, key))
+    for alias in op.aliases:
+        found = found or view.find(RunByAlias(alias, key))
+    return found
 
 
 def _must(row: Run | None) -> Run:

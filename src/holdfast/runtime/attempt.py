@@ -31,9 +31,8 @@ from holdfast.authoring.flow_control import (
 )
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, MAX_INT, Codecs, decode_error, encode_error
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, decode_error, encode_error
 from holdfast.core.errors import StoreError, StoreUnavailable, UsageError
-from holdfast.core.ids import idempotency_key
 from holdfast.core.operations import (
     RECORDED,
     CompleteWork,
@@ -57,8 +56,9 @@ from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_work import SETTLED_BY_FLOWS, FlowWork
 from holdfast.runtime.folds import submit
 from holdfast.runtime.instance_work import InstanceWork
-from holdfast.runtime.invocation import Invocation, Unrepeatable, discard, invocation_of
+from holdfast.runtime.invocation import Invocation, Unrepeatable, invocation_of
 from holdfast.runtime.outcome import Meter, metered
+from holdfast.runtime.process_call import call_in_process
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
 from holdfast.runtime.stores import check_transactional
 from holdfast.runtime.system import Within
@@ -119,6 +119,7 @@ class AttemptRunner:
         threads: ThreadSlots,
         processes: ProcessSlots,
         heartbeat: Callable[[], Awaitable[None]],
+        tell_what_is_new: Callable[[], Awaitable[None]],
         metrics: t.Metrics,
         levels: t.Levels,
         codecs: Codecs,
@@ -135,6 +136,7 @@ class AttemptRunner:
         self._threads = threads
         self._processes = processes
         self._heartbeat = heartbeat
+        self._tell_what_is_new = tell_what_is_new
         self._metrics = metrics
         self._levels = levels
         self._codecs = codecs
@@ -217,6 +219,8 @@ class AttemptRunner:
         if failpoints.armed:
             await failpoints.reach("action.after")
         try:
+            if self._definitions.has_news:  # I31: a class that was defined again while this ran decides what follows
+                await self._tell_what_is_new()
             settled: Settled = await self._coordinator.submit(operation)
             return settled
         except (FlowNotLoaded, FoldFirst):  # something has to be read first
@@ -309,7 +313,15 @@ class AttemptRunner:
             if invocation.depends_on_run:
                 await self._check_runs(attempt, invocation, context)
             if invocation.isolation == "process" and invocation.action is not None:
-                return await self._call_process(attempt, invocation, invocation.action)
+                return await call_in_process(
+                    self._processes,
+                    attempt,
+                    invocation,
+                    invocation.action,
+                    worker=self._worker,
+                    codecs=self._codecs,
+                    limit=self._payload_limit_bytes,
+                )
             if invocation.is_async:
                 entered_as = current_context.set(context)  # `entered`, without its three calls
                 try:
@@ -373,35 +385,6 @@ class AttemptRunner:
             with entered(context):
                 answer = await metered(attempt.meter, answer)
         return answer
-
-    async def _call_process(self, attempt: Attempt, invocation: Invocation, action: Action[..., Any]) -> bytes:
-        work, fn = attempt.work, action.fn
-        call, codec = invocation.arguments
-        if codec not in DEFAULT_CODECS:
-            # A codec of the user's own, and perhaps its key, stays here: between the processes it is plain JSON.
-            args, kwargs = action.call.decode_call(call, codec, codecs=self._codecs)
-            call, codec = action.call.encode_call(args, kwargs, limit=MAX_INT), action.call.tag
-        same = self._codecs.default.tag == action.call.tag
-        result = await self._processes.run(
-            f"{fn.__module__}:{fn.__qualname__}",
-            call,
-            codec,
-            {
-                "run_id": work.run,
-                "workflow_name": work.workflow,
-                "node": invocation.name,
-                "node_id": work.node,
-                "attempt": work.attempt,
-                "idempotency_key": idempotency_key(work.workflow, work.run, work.node),
-                "worker": self._worker,
-                "payload_limit_bytes": self._payload_limit_bytes if same else MAX_INT,
-            },
-            earlier=work.error,
-            on_note=attempt.notes.append,
-        )
-        if invocation.encode is discard:
-            return discard(None)
-        return result if same else invocation.encoded(action.call.decode_result(result))
 
     def _context(self, attempt: Attempt, invocation: Invocation, tx: Any = None) -> Context:
         return AttemptContext(attempt, invocation, self._worker, tx, self._heartbeat)

@@ -63,6 +63,7 @@ class Caretaker:
         self.stray_events = StrayEventKeeper(store, coordinator)
         self._rounds = 0
         self._heal_at = clock.monotonic()
+        self._healed_version = -1  # of the registry, when we last healed with it
         self._unknown_at = clock.monotonic()
         self._unknown_since: dict[tuple[str, str, str], float] = {}  # by queue, workflow and action: without a gap
 
@@ -192,12 +193,13 @@ class Caretaker:
     # -- the changed
 
     async def _heal_if_due(self) -> None:
-        now = self._clock.monotonic()
-        if now < self._heal_at:
+        now, version = self._clock.monotonic(), self._definitions.registry.version
+        if now < self._heal_at and version == self._healed_version:
             return
         # Jitter: workers that a deploy started together need not ask together for ever.
         self._heal_at = now + HEAL_SECONDS * (0.8 + 0.4 * self._randomness.random())
         await self._heal_changed_classes()
+        self._healed_version = version
 
     async def _heal_changed_classes(self) -> None:
         """I31: open runs whose class has changed since they were last decided go on with the new graph."""

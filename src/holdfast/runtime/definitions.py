@@ -22,6 +22,7 @@ from holdfast.core.queries import DefinitionById
 from holdfast.core.rows import DEFINITIONS, Definition, Run, Work
 from holdfast.core.view import View
 from holdfast.models.dag_items import method_name, node_name, version_name
+from holdfast.models.dag_shape import followed
 from holdfast.models.flow_code import FlowCode, FlowNotLoaded
 from holdfast.models.folding import Folding
 from holdfast.store.contract import CodeSeen, CodeVersion, Store, WorkerRow
@@ -123,23 +124,28 @@ class RegistryDefinitions:
         """The graph of a run, read from the store if need be; not inside a decision.
 
         Of a run whose code is not here: the graph that it followed last, as its code had it then (I31); if somebody
-        without the code has settled something of it since, the one that it will follow, which is the latest.
+        without the code has settled something of it since, the one that it will follow, which is the latest. Of a run
+        that has ended: the graph that it followed, whatever its class has become since.
         """
         if run.definition is None:
-            return self.of_code(run.workflow) or await self._as_it_was(store, run)
+            graph = self.of_code(run.workflow)
+            signature = followed(run) if run.ended else run.signature
+            if graph is None or (run.ended and signature not in (None, graph.signature)):
+                graph = await self._as_it_was(store, run, signature) or graph
+            return graph
         graph = self.remembered(run.definition)
         if graph is None:
             for stored in await store.rows(DefinitionById(run.definition)):
                 graph = self.parsed(stored)
         return graph
 
-    async def _as_it_was(self, store: Store, run: Run) -> Graph | None:
+    async def _as_it_was(self, store: Store, run: Run, signature: str | None) -> Graph | None:
         if run.model != "dag":
             return None
-        version = None if run.signature is None else f"{run.workflow}@{run.signature}"
+        version = None if signature is None else f"{run.workflow}@{signature}"
         graph = None if version is None else self.remembered(version)
         if graph is None:
-            nodes = await store.code_nodes(run.workflow, run.signature)
+            nodes = await store.code_nodes(run.workflow, signature)
             if nodes is not None:
                 graph = graph_of_nodes(nodes)
                 if version is not None:
@@ -154,10 +160,15 @@ class RegistryDefinitions:
             if isinstance(found, type) and issubclass(found, Dag)
         ]
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something was defined here that the store has not been told of."""
+        return self._versions_seen != self.registry.version
+
     async def see_code(self, store: Store, *, serve: bool = False) -> None:
         """Tell the store which code is deployed here, whether to serve it, and learn since when it is."""
         registered = self.registry.version
-        if self._versions_seen == registered and not serve:
+        if not self.has_news and not serve:
             return  # every start comes by here
         versions = [*self.versions(), *self._flow_versions()]
         if any(version not in self._seen or (serve and not self._seen[version].served) for version in versions):

@@ -337,6 +337,7 @@ class CallRunner:
             workflow=spec.workflow,
             model=spec.model,
             key=request.key,
+            aliases=registry.names_of(spec.workflow)[1:],
             input=spec.input,
             codec=spec.codec,
             input_digest=spec.input_digest,

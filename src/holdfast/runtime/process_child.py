@@ -27,10 +27,12 @@ import msgspec
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.context import Context, NodeInfo, entered
+from holdfast.authoring.dags import Dag
 from holdfast.authoring.flow_control import signal_in
 from holdfast.authoring.registry import default_registry
 from holdfast.core.codec import ErrorRecord, decode_error, encode_error
 from holdfast.core.errors import UsageError
+from holdfast.runtime.outcome import Meter
 from holdfast.runtime.processes import (
     SECOND_MAIN,
     Answer,
@@ -41,9 +43,11 @@ from holdfast.runtime.processes import (
     Failed,
     FromChild,
     Hello,
+    Instance,
     Note,
     Signalled,
     ToChild,
+    Used,
     framed,
     take_frame,
 )
@@ -113,8 +117,13 @@ class Child:
         try:
             action = self._action(call)
             args, kwargs = action.call.decode_call(call.call, call.codec)
-            with entered(self._context(call)):
-                value = action.fn(*args, **kwargs)
+            meter = Meter()
+            try:
+                with entered(self._context(call)):
+                    value = meter.call(lambda: action.fn(*args, **kwargs))
+                meter.saw(value)
+            finally:
+                self._send(Used(call.number, meter.cpu_seconds, meter.returned))
             returned = True
             return Done(call.number, action.call.encode_result(value, limit=call.context.payload_limit_bytes))
         except BaseException as error:  # SystemExit too: it ends the action, not the slot
@@ -141,10 +150,20 @@ class Child:
             workflow_name=told.workflow_name,
             node=NodeInfo(id=told.node_id or told.node, name=told.node, attempt=told.attempt),
             idempotency_key=told.idempotency_key,
+            workflow=self._instance(told.instance),
             worker=told.worker,
             on_heartbeat=heartbeat,
             on_note=note,
         )
+
+    def _instance(self, told: Instance | None) -> Dag | None:
+        """The instance of the class that the node belongs to; None where this process can't have the class."""
+        if told is not None:
+            with suppress(Exception, SystemExit):
+                found = operator.attrgetter(told.qualname)(self._module(told))
+                if isinstance(found, type) and issubclass(found, Dag):
+                    return found.decode_fields(told.fields)
+        return None
 
     def _action(self, call: Call) -> Action[..., Any]:
         module = self._module(call)
@@ -162,26 +181,26 @@ class Child:
             hint="define it at the top level of its module, unconditionally, under its own name",
         )
 
-    def _module(self, call: Call) -> ModuleType:
-        module = sys.modules.get(call.import_as) or _imported(call)
-        if call.module == "__main__" and sys.modules["__main__"] is not module:
+    def _module(self, place: Call | Instance) -> ModuleType:
+        module = sys.modules.get(place.import_as) or _imported(place)
+        if place.module == "__main__" and sys.modules["__main__"] is not module:
             # Code that says `import __main__` means the program, not this file. Dropping the old one would empty it.
             self._old_mains.append(sys.modules["__main__"])
             sys.modules["__main__"] = module
         return module
 
 
-def _imported(call: Call) -> ModuleType:
-    if call.import_as == SECOND_MAIN and call.file is not None:
-        return _loaded_from(call.file, SECOND_MAIN)
+def _imported(place: Call | Instance) -> ModuleType:
+    if place.import_as == SECOND_MAIN and place.file is not None:
+        return _loaded_from(place.file, SECOND_MAIN)
     try:
-        return importlib.import_module(call.import_as)
+        return importlib.import_module(place.import_as)
     except ModuleNotFoundError as missing:
-        own = f"{call.import_as}.".startswith(f"{missing.name}.")
-        if not own or call.file is None:
+        own = f"{place.import_as}.".startswith(f"{missing.name}.")
+        if not own or place.file is None:
             raise
         # The parent loaded it from a file that is on nobody's path.
-        return _loaded_from(call.file, call.import_as)
+        return _loaded_from(place.file, place.import_as)
 
 
 def _adopt(hello: Hello) -> None:

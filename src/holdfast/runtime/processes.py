@@ -29,15 +29,18 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from holdfast.authoring.flow_control import SIGNALS, FlowControl, ReattemptThisNode
-from holdfast.core.codec import DEFAULT_LIMIT_BYTES, ErrorRecord, decode_error
+from holdfast.core.codec import DEFAULT_LIMIT_BYTES, MAX_INT, ErrorRecord, decode_error
 from holdfast.core.errors import EngineClosed, RemoteError, RunError, UsageError
 from holdfast.runtime.exception_classes import known_exception
 from holdfast.runtime.threads import Slots
+
+if TYPE_CHECKING:
+    from holdfast.authoring.dags import Dag
 
 CHILD_MODULE: Final = "holdfast.runtime.process_child"
 # The name under which a script is loaded a second time, so that its `if __name__ == "__main__"` part does not run.
@@ -104,6 +107,16 @@ class ProcessDied(RunError):
 # --- frames ------------------------------------------------------------------------------------------------------
 
 
+class Instance(msgspec.Struct, frozen=True):
+    """The instance of a Dag class that a call belongs to: where its class is, and its fields as plain JSON."""
+
+    module: str
+    import_as: str
+    file: str | None
+    qualname: str
+    fields: bytes
+
+
 class CallContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `hf.current()` says in the child."""
 
@@ -115,6 +128,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     node_id: str = ""
     worker: str = ""
     payload_limit_bytes: int = DEFAULT_LIMIT_BYTES
+    instance: Instance | None = None
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -161,6 +175,14 @@ class Beat(msgspec.Struct, frozen=True, tag=True, array_like=True):
     number: int
 
 
+class Used(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """From a child, before its answer: the processor time that the action took, and what it returned, shortened."""
+
+    number: int
+    cpu_seconds: float
+    returned: str | None
+
+
 class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """From a child: the action's encoded result."""
 
@@ -202,7 +224,7 @@ class Signalled(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 ToChild: TypeAlias = Hello | Call
 Answer: TypeAlias = Done | Failed | Signalled
-FromChild: TypeAlias = Begun | Note | Beat | Answer
+FromChild: TypeAlias = Begun | Note | Beat | Used | Answer
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(FromChild).decode
@@ -251,7 +273,11 @@ class _Child:
         return self._process.pid
 
     async def ask(
-        self, call: Call, on_note: Callable[[str], object] | None, on_heartbeat: Callable[[], object] | None
+        self,
+        call: Call,
+        on_note: Callable[[str], object] | None,
+        on_heartbeat: Callable[[], object] | None,
+        on_used: Callable[[float, str | None], object] | None,
     ) -> Answer | None:
         """The child's answer; None if it ended, or talks nonsense, instead of giving one."""
         self._asking = True
@@ -273,6 +299,9 @@ class _Child:
                     case Beat():
                         if on_heartbeat is not None:
                             on_heartbeat()
+                    case Used(cpu_seconds=cpu_seconds, returned=returned):
+                        if on_used is not None:
+                            on_used(cpu_seconds, returned)
             return None
         except (OSError, msgspec.MsgspecError):
             return None
@@ -366,6 +395,7 @@ class ProcessSlots:
         earlier: bytes | None = None,
         on_note: Callable[[str], object] | None = None,
         on_heartbeat: Callable[[], object] | None = None,
+        on_used: Callable[[float, str | None], object] | None = None,
     ) -> bytes:
         """The encoded result of the action `module:qualname` for an encoded call.
 
@@ -379,7 +409,7 @@ class ProcessSlots:
             child = self._child()
             fresh = child.served == 0
             try:
-                answer = await child.ask(frame, on_note, on_heartbeat)
+                answer = await child.ask(frame, on_note, on_heartbeat, on_used)
             except BaseException:
                 await self._end(child)
                 raise
@@ -470,6 +500,18 @@ def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
 def _import_path() -> list[str]:
     """sys.path with every place absolute: the child may be in another directory by the time it looks."""
     return [os.path.abspath(place) for place in sys.path]
+
+
+def instance_told(instance: Dag | None) -> Instance | None:
+    """A node's instance for a child, which has it too if it can import the class; None if nobody but us can."""
+    if instance is None:
+        return None
+    owner = type(instance)
+    try:
+        place = _where(owner.__module__, owner.__qualname__)
+    except UsageError:
+        return None
+    return Instance(owner.__module__, *place, owner.__qualname__, instance.encode_fields(limit=MAX_INT))
 
 
 def _call_frame(

@@ -135,6 +135,7 @@ class Worker:
             threads=self._threads,
             processes=self._processes,
             heartbeat=self._beat_if_due,
+            tell_what_is_new=self._tell_what_is_new,
             payload_limit_bytes=self._settings.payload_limit_bytes,
             metrics=self._metrics,
             levels=self._levels,
@@ -251,9 +252,8 @@ class Worker:
             failures += 1
 
     async def _enroll(self) -> None:
-        version = self._definitions.registry.version
-        row = self._definitions.worker_row(self.id, self.queues, self.concurrency)
-        await self._store.enroll(row, self._settings.lease_seconds)
+        version, lease = self._definitions.registry.version, self._settings.lease_seconds
+        await self._store.enroll(self._definitions.worker_row(self.id, self.queues, self.concurrency), lease)
         self._told_version = version
         self._last_beat = self._clock.monotonic()
 
@@ -550,10 +550,10 @@ class Worker:
             await self._beat()
 
     async def _tell_what_is_new(self) -> None:
-        """I8: claims know a late definition at once; others read in our row whether anybody knows it."""
-        version = self._definitions.registry.version
-        if version != self._told_version:
+        """I8, I31: claims know a late definition at once; others read in our row whether anybody knows it."""
+        if (version := self._definitions.registry.version) != self._told_version:
             await self._store.learn_names(self._definitions.worker_row(self.id, self.queues, self.concurrency))
+            await self._definitions.see_code(self._store, serve=True)
             self._told_version = version
 
     async def _compare_with_store(self) -> bool:

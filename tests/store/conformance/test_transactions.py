@@ -9,7 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.core.errors import UsageError
-from holdfast.core.queries import AllWork, Attempts, Holds, OpenWork, QueuedEvents, RunByKey, WaitersOf, WaitsOf
+from holdfast.core.queries import (
+    AllWork,
+    Attempts,
+    Holds,
+    OpenWork,
+    QueuedEvents,
+    RunByAlias,
+    RunByKey,
+    WaitersOf,
+    WaitsOf,
+)
 from holdfast.core.rows import EVENTS, HISTORY, HOLDS, RUNS, WAITS, WORK
 from holdfast.core.view import Changes
 from holdfast.store.contract import Conflict, Store
@@ -131,6 +141,8 @@ async def test_k6_rows_are_loaded_in_the_order_of_the_needs_and_absence_is_an_em
         ((HOLDS, ("all", "x")), []),
         (RunByKey("flow", "k"), [r1]),
         (RunByKey("flow", "none"), []),
+        (RunByAlias("flow", "k"), [r1]),
+        (RunByAlias("other", "k"), []),
         (OpenWork("r1"), [ready, blocked]),
         (AllWork("r1"), [done, ready, blocked]),
         (Attempts("r1", frozenset({"a", "c", "none"})), [done, blocked]),

@@ -367,6 +367,9 @@ SELECT {stream@f} FROM unnest($1::text[], $2::bigint[], $3::bigint[]) k(run, aft
 -- name: RunByKey
 -- runs_by_key
 SELECT {runs} FROM runs WHERE workflow = $1 AND key = $2 AND NOT superseded
+-- name: RunByAlias
+-- runs_by_key
+SELECT {runs} FROM runs WHERE workflow = $1 AND key = $2 AND NOT superseded
 -- name: OpenWork
 SELECT {work} FROM work WHERE run = $1 AND status IN ('blocked', 'ready', 'leased') ORDER BY run, node, attempt
 -- name: AllWork

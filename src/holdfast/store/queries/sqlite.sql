@@ -144,6 +144,9 @@ SELECT {observations} FROM observations WHERE run = ? AND number = ?
 -- name: RunByKey
 -- runs_by_key
 SELECT {runs} FROM runs WHERE workflow = ? AND key = ? AND superseded = 0
+-- name: RunByAlias
+-- runs_by_key
+SELECT {runs} FROM runs WHERE workflow = ? AND key = ? AND superseded = 0
 -- name: OpenWork
 SELECT {work} FROM work WHERE run = ? AND status IN ('blocked', 'ready', 'leased') ORDER BY run, node, attempt
 -- name: AllWork
