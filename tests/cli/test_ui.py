@@ -63,6 +63,16 @@ def test_ctrl_c_ends_the_page_on_postgresql_though_somebody_looks_live(shell: Sh
             assert page.end(signal.SIGINT) == 0
 
 
+def test_what_is_to_be_hidden_comes_in_addition_to_what_always_is(shell: Shell) -> None:
+    """A rule more never shows a secret: `--redact iban` hides passwords as before."""
+    fields = {"iban": "DE89", "card_number": "4111", "password": "hunter2", "note": "shown"}
+    run = shell.start("shop:greet", "Ada", *(f"--tag={name}={value}" for name, value in fields.items()))
+    with running(shell, *SERVED, "--redact", "iban", "--redact", "card_*") as page:
+        address = page.line_with("http://").split()[0]
+        tags = asked(address, f"/runs/{run}")["tags"]
+    assert tags == {"iban": "[redacted]", "card_number": "[redacted]", "password": "[redacted]", "note": "shown"}
+
+
 def test_a_browser_is_opened_where_there_is_a_person(shell: Shell) -> None:
     shell.ok("migrate")
     with on_terminal(shell, *SERVED, env=browser()) as page:

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 )
 @click.option("--readonly", is_flag=True, help="Look only: everything that changes something is refused.")
 @click.option(
-    "--redact", multiple=True, metavar="NAME", help="Hide values of fields with this name, * for any text (repeatable)."
+    "--redact",
+    multiple=True,
+    metavar="NAME",
+    help="Hide values of fields with this name too, * for any text (repeatable).",
 )
 @click.option("--open/--no-open", "open_page", default=None, help="Open a browser (default: if this is a terminal).")
 @common_options
@@ -57,6 +60,7 @@ async def ui(
     operates all there is; only starting workflows needs their code.
     """
     from holdfast.web import serve
+    from holdfast.web.redaction import DEFAULT_PATTERNS, pattern_of
 
     def ready(address: str) -> None:
         announce(options, address)
@@ -71,7 +75,7 @@ async def ui(
             port=port,
             token_file=token_file,
             allowed_hosts=allowed_hosts,
-            redact=redact or None,
+            redact=[*DEFAULT_PATTERNS, *map(pattern_of, redact)],
             readonly=readonly,
             ready=ready,
             stop=stop_on_signals(),

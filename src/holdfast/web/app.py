@@ -283,7 +283,7 @@ class Server:
             spent = (time.perf_counter() - began) * 1000
             log.info("%s %s %s by %s in %.0f ms", route.method, route.shown_path, told, call.by, spent)
         status = 200 if route.status == 201 and not getattr(answer, "created", True) else route.status
-        return _json(self.redaction.shown(msgspec.to_builtins(answer)), status)
+        return _json(self.redaction.shown(answer), status)
 
     # -- what the server serves itself
 
