@@ -544,8 +544,7 @@ class Engine(Deciding, Projecting, Operating):
         after: str | None = None,
     ) -> Runs:
         """Runs that match, newest first; `after` is the cursor of the page before."""
-        rows = await self.store.find(question(workflow, status, tags, since, limit, after))
-        return page_of(rows, limit)
+        return await page_of(self.store, question(workflow, status, tags, since, limit), after)
 
     async def find_executions(self, ancestry_hash: str) -> list[tuple[str, StepExecution]]:
         """The attempts that carry this hash, each with its run: one, and one more for every fork that shares it."""

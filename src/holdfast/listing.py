@@ -18,7 +18,7 @@ from holdfast.core.rows import RUN_STATUSES, History, Run
 from holdfast.core.stored import UNREADABLE, moment
 from holdfast.models.delivery import RunEnd
 from holdfast.start_options import checked_text, microseconds
-from holdfast.store.contract import FindRuns
+from holdfast.store.contract import ListRuns, Store
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +43,7 @@ class Runs(list[RunInfo]):
     cursor: str | None = None
 
 
-def question(
-    workflow: object, status: Any, tags: Any, since: datetime | None, limit: object, after: str | None
-) -> FindRuns:
+def question(workflow: object, status: Any, tags: Any, since: datetime | None, limit: object) -> ListRuns:
     """What the store is asked, from what `engine.find` was given."""
     wanted: tuple[str, ...] = (status,) if isinstance(status, str) else tuple(status or ())
     for name in wanted:
@@ -56,20 +54,37 @@ def question(
     for name, value in (tags or {}).items():
         checked_text(name, "a tag's name")
         checked_text(value, f"the value of tag {name}")
-    return FindRuns(
+    return ListRuns(
         workflow=_workflow_name(workflow),
         status=wanted,
         tags=tuple(sorted((tags or {}).items())),
         since=None if since is None else microseconds(since),
         limit=limit,
-        after=None if after is None else checked_text(after, "after"),
     )
 
 
-def page_of(rows: list[Run], limit: int) -> Runs:
+async def page_of(store: Store, ask: ListRuns, after: str | None) -> Runs:
+    """The page that begins behind a cursor. What was a cursor once, the id of a run, still is one."""
+    if after is not None:
+        rows = await store.runs([checked_text(after, "after")])
+        ask = msgspec.structs.replace(ask, after=(rows[0].created, rows[0].id) if rows else place_of(after))
+    rows = await store.list_runs(ask)
     page = Runs(_info(row) for row in rows)
-    page.cursor = rows[-1].id if len(rows) == limit else None
+    page.cursor = cursor_after(rows[-1]) if len(rows) == ask.limit else None
     return page
+
+
+def cursor_after(row: Run) -> str:
+    """Where the page after this run begins."""
+    return f"{row.created}.{row.id}"
+
+
+def place_of(cursor: str) -> tuple[int, str]:
+    """The place that a cursor names; UsageError if it is none of ours."""
+    created, dot, run = cursor.partition(".")
+    if not dot or not run or not (created.isascii() and created.isdecimal()) or len(created) > 18:
+        raise UsageError(f"there is no cursor {cursor!r:.80}", hint="give the cursor of the page before, as it was")
+    return int(created), run
 
 
 def readable(stored: bytes | str) -> dict[str, Any]:

@@ -88,7 +88,10 @@ CodeSeen = dict[CodeVersion, Seen]
 
 
 class FindRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """A listing of runs for people, newest first; `after` is the id of the last one seen."""
+    """Runs by id, the greatest first, for whoever goes through all of them; `after` is the id of the last one seen.
+
+    That is no order of time: ids of instances and projections are made of their keys.
+    """
 
     workflow: str | None = None
     model: str | None = None
