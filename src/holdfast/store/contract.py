@@ -164,7 +164,10 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of everything there is; `inbox` counts inputs that wait to be applied by deciders."""
+    """How much of everything there is; `inbox` counts inputs that wait to be applied by deciders.
+
+    Dead letters are dead work, which `work` counts, and `dead_events`: events and inputs that nobody could take.
+    """
 
     runs: dict[str, int]
     work: dict[str, int]
@@ -172,6 +175,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     inbox: int = 0
     inbox_oldest_seconds: float = 0.0
+    dead_events: int = 0
 
 
 class StreamType(NamedTuple):
