@@ -28,6 +28,12 @@ def show_warnings() -> None:
         _install(logger, ReadableFormatter(coloured=_coloured()), logging.WARNING)
 
 
+def show_operations() -> None:
+    """Also who did what on the page, for the command that serves it: the log `holdfast.web` names every operation."""
+    show_warnings()
+    logging.getLogger("holdfast.web").setLevel(logging.INFO)
+
+
 def log_to_stderr(level: str, *, as_json: bool) -> None:
     """Everything that is logged in this process on stderr, the user's own loggers included."""
     formatter = JsonFormatter() if as_json else ReadableFormatter(coloured=_coloured())

@@ -59,6 +59,7 @@ async def ui(
     No database is created and no schema is changed. Ctrl-C or SIGTERM stops it. Without --app the page shows and
     operates all there is; only starting workflows needs their code.
     """
+    from holdfast.cli.logs import show_operations
     from holdfast.web import serve
     from holdfast.web.redaction import DEFAULT_PATTERNS, pattern_of
 
@@ -68,6 +69,7 @@ async def ui(
             open_browser(address)
 
     async with opened(options) as engine:
+        show_operations()
         await require_tables(engine)
         await serve(
             engine,
