@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import click
 
+from holdfast.cli.output import is_terminal
 from holdfast.runtime.telemetry import LOG_KEYS
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -62,7 +63,7 @@ class _Stderr(logging.StreamHandler[Any]):
 
 
 def _coloured() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return is_terminal(sys.stderr) and not os.environ.get("NO_COLOR")
 
 
 class ReadableFormatter(logging.Formatter):
