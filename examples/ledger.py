@@ -2,7 +2,7 @@
 
     python examples/ledger.py
 
-How many nodes there are depends on the data, so the graph is built and stored with the run. Accounts and mutations are
+How many nodes there are depends on the data, so the graph is built and stored with the run. Balances and mutations are
 real rows in holdfast.db, and every job writes in the transaction that records it: stop the program anywhere, run it
 again, and each mutation has been applied once.
 """
@@ -14,7 +14,7 @@ import asyncio
 import holdfast as hf
 
 TABLES = (
-    "CREATE TABLE account (owner TEXT PRIMARY KEY, cents INTEGER NOT NULL)",
+    "CREATE TABLE ledger (owner TEXT PRIMARY KEY, cents INTEGER NOT NULL)",
     "CREATE TABLE mutation (id INTEGER PRIMARY KEY, owner TEXT NOT NULL, cents INTEGER NOT NULL, applied TEXT)",
     "CREATE TABLE statement (owner TEXT PRIMARY KEY, mutations INTEGER NOT NULL, cents INTEGER NOT NULL)",
     "CREATE TABLE mail (recipient TEXT PRIMARY KEY, message TEXT NOT NULL)",
@@ -26,7 +26,7 @@ async def open_ledger(mutations: int) -> None:
     tx = hf.current().tx
     for table in TABLES:
         await tx.execute(table)
-    await tx.execute("INSERT INTO account VALUES ('Ada', 0)")
+    await tx.execute("INSERT INTO ledger VALUES ('Ada', 0)")
     for number in range(1, mutations + 1):
         await tx.execute("INSERT INTO mutation VALUES (?, 'Ada', ?, NULL)", number, number * 10)
 
@@ -42,7 +42,7 @@ async def apply_mutation(mutation: int) -> None:
     """One of many that run at the same time. It passes nothing on: who needs its effect reads the rows."""
     running = hf.current()
     [owner, cents] = await running.tx.fetchrow("SELECT owner, cents FROM mutation WHERE id = ?", mutation)
-    await running.tx.execute("UPDATE account SET cents = cents + ? WHERE owner = ?", cents, owner)
+    await running.tx.execute("UPDATE ledger SET cents = cents + ? WHERE owner = ?", cents, owner)
     await running.tx.execute("UPDATE mutation SET applied = ? WHERE id = ?", running.idempotency_key, mutation)
 
 

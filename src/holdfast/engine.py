@@ -33,7 +33,7 @@ from holdfast.core.settings import Settings, make_settings
 from holdfast.deciding import Deciding
 from holdfast.handle import Handle, StepExecution, executions_by_ancestry
 from holdfast.joining import apply_in, start_in
-from holdfast.listing import Runs, found_under, page_of, question
+from holdfast.listing import Runs, page_of, question
 from holdfast.models.dag import definition_id
 from holdfast.operating import Operating
 from holdfast.projecting import Projecting
@@ -545,8 +545,7 @@ class Engine(Deciding, Projecting, Operating):
         after: str | None = None,
     ) -> Runs:
         """Runs that match, newest first; `after` is the cursor of the page before."""
-        asked = question(workflow, status, tags, since, limit, after)
-        return page_of(await found_under(self.store, asked, self.registry), limit)
+        return await page_of(self.store, question(workflow, status, tags, since, limit), after, self.registry)
 
     async def find_executions(self, ancestry_hash: str) -> list[tuple[str, StepExecution]]:
         """The attempts that carry this hash, each with its run: one, and one more for every fork that shares it."""

@@ -19,7 +19,7 @@ from holdfast.core.rows import RUN_STATUSES, History, Run
 from holdfast.core.stored import UNREADABLE, moment
 from holdfast.models.delivery import RunEnd
 from holdfast.start_options import checked_text, microseconds
-from holdfast.store.contract import FindRuns, Store
+from holdfast.store.contract import ListRuns, Store
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +44,7 @@ class Runs(list[RunInfo]):
     cursor: str | None = None
 
 
-def question(
-    workflow: object, status: Any, tags: Any, since: datetime | None, limit: object, after: str | None
-) -> FindRuns:
+def question(workflow: object, status: Any, tags: Any, since: datetime | None, limit: object) -> ListRuns:
     """What the store is asked, from what `engine.find` was given."""
     wanted: tuple[str, ...] = (status,) if isinstance(status, str) else tuple(status or ())
     for name in wanted:
@@ -57,31 +55,48 @@ def question(
     for name, value in (tags or {}).items():
         checked_text(name, "a tag's name")
         checked_text(value, f"the value of tag {name}")
-    return FindRuns(
+    return ListRuns(
         workflow=_workflow_name(workflow),
         status=wanted,
         tags=tuple(sorted((tags or {}).items())),
         since=None if since is None else microseconds(since),
         limit=limit,
-        after=None if after is None else checked_text(after, "after"),
     )
 
 
-async def found_under(store: Store, asked: FindRuns, registry: Registry) -> list[Run]:
-    """The runs asked for; those of a workflow also under the names that it had before, as far as it is known here."""
-    if asked.workflow is None:
-        return await store.find(asked)
-    rows: list[Run] = []
-    for name in registry.names_of(asked.workflow):
-        rows += await store.find(msgspec.structs.replace(asked, workflow=name))
-    rows.sort(key=lambda run: run.id, reverse=True)  # one order over all names, or `after` would pass some over
-    return rows[: asked.limit]
-
-
-def page_of(rows: list[Run], limit: int) -> Runs:
+async def page_of(store: Store, ask: ListRuns, after: str | None, registry: Registry) -> Runs:
+    """The page that begins behind a cursor. What was a cursor once, the id of a run, still is one."""
+    if after is not None:
+        rows = await store.runs([checked_text(after, "after")])
+        ask = msgspec.structs.replace(ask, after=(rows[0].created, rows[0].id) if rows else place_of(after))
+    rows = await _found_under(store, ask, registry)
     page = Runs(_info(row) for row in rows)
-    page.cursor = rows[-1].id if len(rows) == limit else None
+    page.cursor = cursor_after(rows[-1]) if len(rows) == ask.limit else None
     return page
+
+
+async def _found_under(store: Store, ask: ListRuns, registry: Registry) -> list[Run]:
+    """The runs asked for; those of a workflow also under the names that it had before, as far as it is known here."""
+    if ask.workflow is None:
+        return await store.list_runs(ask)
+    rows: list[Run] = []
+    for name in registry.names_of(ask.workflow):
+        rows += await store.list_runs(msgspec.structs.replace(ask, workflow=name))
+    rows.sort(key=lambda run: (run.created, run.id), reverse=True)  # one order over all names, as `after` has it
+    return rows[: ask.limit]
+
+
+def cursor_after(row: Run) -> str:
+    """Where the page after this run begins."""
+    return f"{row.created}.{row.id}"
+
+
+def place_of(cursor: str) -> tuple[int, str]:
+    """The place that a cursor names; UsageError if it is none of ours."""
+    created, dot, run = cursor.partition(".")
+    if not dot or not run or not (created.isascii() and created.isdecimal()) or len(created) > 18:
+        raise UsageError(f"there is no cursor {cursor!r:.80}", hint="give the cursor of the page before, as it was")
+    return int(created), run
 
 
 def readable(stored: bytes | str) -> dict[str, Any]:

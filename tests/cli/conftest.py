@@ -175,7 +175,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(default_registry, "_actions", {})
     monkeypatch.setattr(default_registry, "_workflows", {})
     monkeypatch.setattr(default_registry, "_events", {})
-    loggers = [logging.getLogger(), logging.getLogger("holdfast")]
+    loggers = [logging.getLogger(name) for name in (None, "holdfast", "holdfast.web")]
     before = [(logger.level, list(logger.handlers)) for logger in loggers]
     loaded = set(sys.modules)
     yield tmp_path

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.projecting import ProjectionInfo
 from tests.cli.conftest import Shell
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
@@ -52,6 +53,8 @@ ELSEWHERE = {
     "import",
     "dead list",
     "dead replay EVENT",
+    "projections",
+    "projections pause",
     "a wait of show",
     "a child of show",
     "execute",
@@ -85,6 +88,10 @@ ELSEWHERE = {
 
 def test_every_command_of_the_table_is_checked() -> None:
     assert promised().keys() == DOCUMENTS.keys() | ELSEWHERE
+
+
+def test_a_projection_has_the_keys_that_the_page_promises() -> None:
+    assert promised()["projections"] == [{"projections"}, set(ProjectionInfo.__struct_fields__)]
 
 
 @pytest.mark.parametrize("command", DOCUMENTS)

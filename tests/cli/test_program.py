@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -138,3 +139,27 @@ def test_a_reader_that_closes_the_pipe_early_sees_no_error(shell: Shell) -> None
         process.stdout.close()
         assert process.wait(30) in (0, 1)
         assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("runs --json >/dev/full", 1),
+        ("runs >/dev/full", 1),
+        ("runs --json >&-", 0),
+        ("stats 2>&-", 0),
+        ("show nobody --json >&-", 3),
+        ("show nobody 2>&-", 3),
+    ],
+)
+def test_an_output_that_is_full_or_closed_is_no_traceback(shell: Shell, line: str, code: int) -> None:
+    """One error at most, which says what it is, and the exit code that it would have been."""
+    shell.ok("migrate")
+    program = f"{shlex.quote(sys.executable)} -m holdfast {line}"
+    done = subprocess.run(  # noqa: S602 - the shell closes what is tested here
+        program, shell=True, env=shell.environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert "AttributeError" not in done.stderr
+    assert ("No space left on device" in done.stderr) == ("full" in line)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -61,6 +62,30 @@ def test_ctrl_c_ends_the_page_on_postgresql_though_somebody_looks_live(shell: Sh
         with fetched(address, "api/v1/live", "a-long-secret") as live:
             assert live.status == 200
             assert page.end(signal.SIGINT) == 0
+
+
+def test_what_is_to_be_hidden_comes_in_addition_to_what_always_is(shell: Shell) -> None:
+    """A rule more never shows a secret: `--redact iban` hides passwords as before."""
+    fields = {"iban": "DE89", "card_number": "4111", "password": "hunter2", "note": "shown"}
+    run = shell.start("shop:greet", "Ada", *(f"--tag={name}={value}" for name, value in fields.items()))
+    with running(shell, *SERVED, "--redact", "iban", "--redact", "card_*") as page:
+        address = page.line_with("http://").split()[0]
+        tags = asked(address, f"/runs/{run}")["tags"]
+    assert tags == {"iban": "[redacted]", "card_number": "[redacted]", "password": "[redacted]", "note": "shown"}
+
+
+def test_i11_who_did_what_on_the_page_is_told_on_stderr(shell: Shell) -> None:
+    """Every operation leaves a line with the run; looking leaves none."""
+    run = shell.start("shop:greet", "Ada")
+    with running(shell, *SERVED) as page:
+        address = page.line_with("http://").split()[0]
+        asked(address, f"/runs/{run}")
+        pause = Request(f"{address}api/v1/runs/{run}/pause", b"{}", {"Content-Type": "application/json"})  # noqa: S310
+        with urlopen(pause, timeout=10) as answer:  # noqa: S310
+            assert answer.status == 200
+        assert f"/pause id={run} by http:local" in page.line_with("POST /api/v1/runs/")
+        assert page.end(signal.SIGTERM) == 0
+        assert page.seen.count("\n") == 2  # the address, and the operation
 
 
 def test_a_browser_is_opened_where_there_is_a_person(shell: Shell) -> None:

@@ -173,3 +173,33 @@ async def test_two_deciders_of_one_process_can_talk_through_an_effect(stage: Sta
         await engine.execute(world.Puppet, Act("p", errands=("17", "18")))
         await engine.settle(timeout=DEADLINE_SECONDS)
         assert {each.workflow_id for each in await engine.instances(order)} == {"17", "18"}
+
+
+async def test_i2_runs_are_listed_newest_first_beside_instances_whose_ids_are_digests(
+    stage: Stage, world: World
+) -> None:
+    """By when they were made, page by page; the id of a run, which was the cursor once, still leads on."""
+
+    @hf.action(registry=world.registry)
+    async def greet(name: str) -> str:
+        return name
+
+    made: list[str] = []
+    async with stage.virtual(world.registry, work=False) as (engine, clock):
+        for number in range(4):
+            made.append((await engine.start(greet, "Ada")).id)
+            await clock.advance(seconds=1)
+            await engine.execute(world.Puppet, Act(f"p{number}"))
+            (instance,) = [run.id for run in await engine.find(limit=100) if run.key == f"p{number}"]
+            made.append(instance)
+            await clock.advance(seconds=1)
+        newest = made[::-1]
+        assert [run.id for run in await engine.find()] == newest
+        page, seen = await engine.find(limit=3), list[str]()
+        while page:
+            seen += [run.id for run in page]
+            page = await engine.find(limit=3, after=page.cursor) if page.cursor else []
+        assert seen == newest
+        assert [run.id for run in await engine.find(after=newest[2])] == newest[3:]
+        with pytest.raises(hf.UsageError, match="there is no cursor 'nonsense'"):
+            await engine.find(after="nonsense")

@@ -71,6 +71,12 @@ def test_an_order_is_sent_in_parcels_and_its_review_goes_on_by_itself(tmp_path: 
     assert printed.endswith("on their way: track-lamp, track-chair\n  how was lamp-chair?\n")
 
 
+def test_examples_with_tables_of_their_own_share_the_database_of_the_folder(tmp_path: Path) -> None:
+    """Whoever tries one after the other, as the page suggests, has one holdfast.db."""
+    run_program(EXAMPLES / "ledger.py", folder=tmp_path)
+    assert "Invoice 17 is paid: 7500 cents left" in run_program(EXAMPLES / "transactional.py", folder=tmp_path)
+
+
 def test_g3_a_transactional_debit_happens_once_although_it_was_attempted_twice(tmp_path: Path) -> None:
     """The first attempt fails after its UPDATE: its write is rolled back, and asking again takes nothing."""
     printed = run_program(EXAMPLES / "transactional.py", folder=tmp_path)
@@ -150,7 +156,7 @@ def test_g3_two_hundred_mutations_are_applied_once_each_although_the_program_was
     assert "mutation_1 … mutation_200 (200 nodes)" in printed
     assert "202 of 202 nodes completed\nevery attempt followed its parents: True\n" in printed
     with closing(sqlite3.connect(tmp_path / "holdfast.db")) as database:
-        assert database.execute("SELECT cents FROM account").fetchall() == [(sum(range(10, 2010, 10)),)]
+        assert database.execute("SELECT cents FROM ledger").fetchall() == [(sum(range(10, 2010, 10)),)]
         assert database.execute("SELECT count(DISTINCT applied) FROM mutation").fetchone() == (200,)
         assert database.execute("SELECT message FROM mail").fetchall() == [("200 mutations, 201000 cents",)]
 

@@ -12,14 +12,17 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import click
+import pytest
 
 import holdfast as hf
 from holdfast.authoring.flow_refusals import SYNTAX
 from holdfast.cli import failures
 from holdfast.cli.program import program
 from tests.docs.documents import ROOT, environment, python_blocks, run_program
+from tests.web.client import API, Client
 
 README = ROOT / "README.md"
 USING = ROOT / "docs" / "using.md"
@@ -28,6 +31,7 @@ FUNCTIONS = ROOT / "docs" / "functions.md"
 DECIDERS = ROOT / "docs" / "deciders.md"
 FLOWS = ROOT / "docs" / "flows.md"
 GRAPHS = ROOT / "docs" / "graphs.md"
+HTTP = ROOT / "docs" / "http.md"
 
 
 def _quicker(code: str) -> str:
@@ -226,3 +230,19 @@ def test_the_readme_names_no_place_and_makes_no_figure_of_speed() -> None:
     text = README.read_text(encoding="utf-8")
     assert not re.search(r"\d\s*(ms|µs|steps/s|/s)\b", text)
     assert os.fspath(Path.home()) not in text or Path.home() == Path("/")
+
+
+async def test_the_application_that_mounts_the_page_answers_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lifespan opens the engine, without which every answer would be 503."""
+    monkeypatch.chdir(tmp_path)
+    (code,) = [block for block in python_blocks(HTTP) if "Mount(" in block]
+    module: dict[str, Any] = {}
+    exec(compile(code, str(HTTP), "exec"), module)  # noqa: S102 - a page of ours
+    app = module["app"]
+    async with app.router.lifespan_context(app):
+        client = Client(app, {"host": "shop.example.org"}).with_token("a-long-random-token")
+        assert (await client.get("/ops/readyz")).status == 200
+        assert (await client.get(f"/ops{API}/me")).json()["role"] == "operate"
+    await module["ops"].state.holdfast.close()

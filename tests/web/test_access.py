@@ -155,6 +155,27 @@ async def test_guessing_tokens_is_slow() -> None:
         assert (await Client(app, address="10.1.1.1").post("/session", {"token": "read-token"})).status == 200
 
 
+async def test_guessing_tokens_in_headers_is_as_slow_as_at_the_sign_in() -> None:
+    """Both count together; a session that is open goes on, and so does what is public."""
+    async with hf.Engine("memory://", registry=registry) as engine:
+        client = Client(create_app(engine, tokens=TOKENS))
+        cookie = (await client.post("/session", {"token": "read-token"})).headers["set-cookie"].partition(";")[0]
+        statuses = [(await client.with_token(f"guess-{n}").get(f"{API}/me")).status for n in range(25)]
+        assert statuses == [401] * 21 + [429] * 4
+        assert (await client.with_token("read-token").get(f"{API}/nothing")).status == 429
+        assert (await client.post("/session", {"token": "read-token"})).status == 429
+        assert (await client.get(f"{API}/me", headers={"cookie": cookie})).status == 200
+        assert (await client.get("/healthz")).status == 200
+
+
+async def test_one_wrong_token_that_is_repeated_locks_nobody_out() -> None:
+    """A program with a token of yesterday may stand behind the same proxy as everybody else."""
+    async with hf.Engine("memory://", registry=registry) as engine:
+        client = Client(create_app(engine, tokens=TOKENS))
+        assert {(await client.with_token("of-yesterday").get(f"{API}/me")).status for _ in range(50)} == {401}
+        assert (await client.with_token("read-token").get(f"{API}/me")).status == 200
+
+
 def test_sessions_end_and_the_oldest_makes_room() -> None:
     """A process keeps so many, for so long."""
     now = [0.0]

@@ -12,7 +12,7 @@ import holdfast as hf
 from holdfast.web import create_app
 from holdfast.web.guards import BODY_LIMIT_BYTES
 from holdfast.web.pages import Manifest
-from holdfast.web.redaction import HIDDEN, Redaction
+from holdfast.web.redaction import HIDDEN, Redaction, pattern_of
 from tests.web.client import API, Client
 from tests.web.world import populated, registry, world
 
@@ -250,6 +250,33 @@ async def test_values_of_fields_that_are_called_secret_are_not_shown() -> None:
 def test_names_are_read_in_whole_words(name: str, hidden: bool) -> None:
     """In any style of writing, and no word that only begins alike."""
     assert Redaction().hides(name) is hidden
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "hidden"),
+    [
+        ("card_*", "card_number", True),
+        ("card_*", "cardNumber", True),
+        ("card_*", "card", False),
+        ("cardNumber", "card-number", True),
+        ("a.b", "a_b", False),
+        ("*", "anything", True),
+    ],
+)
+def test_a_star_in_a_name_stands_for_any_text(rule: str, name: str, hidden: bool) -> None:
+    """On the command line rules are names: nothing else in them has a meaning of its own."""
+    assert Redaction([pattern_of(rule)]).hides(name) is hidden
+
+
+async def test_a_rule_for_everything_leaves_our_own_answers_readable() -> None:
+    """Rules are for payloads: a run keeps its id and its status, whatever is hidden of what it holds."""
+    async with populated("memory://") as here:
+        client = Client(create_app(here.engine, redact=[pattern_of("*")]))
+        shown = (await client.get(f"{API}/runs/{here.runs['signed']}")).json()
+        assert (shown["id"], shown["status"]) == (here.runs["signed"], "completed")
+        assert set(shown["result"].values()) == {HIDDEN}
+        counts = (await client.get(f"{API}/stats")).json()["runs"]
+        assert all(isinstance(number, int) for number in counts.values())
 
 
 @pytest.mark.parametrize(

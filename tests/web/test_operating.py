@@ -191,6 +191,8 @@ async def test_i9_dead_letters_are_shown_replayed_and_discarded(store_url: str) 
         ]
         rest = (await here.client.get(f"{API}/dead", cursor=first["cursor"])).json()
         assert [letter["id"] for letter in rest["letters"]] == ["e2"]
+        assert (await here.client.get(f"{API}/stats")).json()["dead_events"] == 3
+        assert "\nholdfast_dead_events 3\n" in (await here.client.get("/metrics")).body.decode()
         assert (await _post(here, "/dead/discard", {"id": "e0"}))["done"]
         assert not (await _post(here, "/dead/discard", {"id": "e0"}))["done"]
         assert (await _post(here, "/dead/replay", {"id": "e1"}))["done"]
@@ -261,6 +263,32 @@ async def test_i11_each_operation_leaves_a_line_in_the_log_and_no_payload(caplog
     assert len(lines) == 1
     assert all(word in lines[0] for word in ("POST", run, "approved", "http:local"))
     assert "4242" not in lines[0]
+
+
+async def test_i11_the_line_names_what_was_meant_and_what_came_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    """A start its run, many runs each of them, a dead letter and maintenance their targets; a name adds no word."""
+    with caplog.at_level(logging.INFO, logger="holdfast.web"):
+        async with populated("memory://") as here:
+            first, second = here.runs["approval"], here.runs["napping"]
+            started = await _post(here, "/runs", {"workflow": "fragile", "args": ["4242"]})
+            await _post(here, "/runs/bulk", {"action": "pause", "ids": [first, second]})
+            await _post(here, "/deciders/till/execute", {"input": {"type": "Take", "till": "north", "cents": 4242}})
+            await _post(here, "/dead/discard", {"id": "none"})
+            await _post(here, "/maintenance", {"on": True, "queue": "gpu by http:ada"})
+            await _post(here, "/maintenance", {"on": True})
+    lines = [record.getMessage() for record in caplog.records if record.name == "holdfast.web"]
+    wanted = [
+        f"workflow=fragile run={started['id']} by http:local",
+        f"action=pause runs={first},{second} by http:local",
+        "name=till instance=north input=Take by http:local",
+        "id=none by http:local",
+        "on=True queue='gpu by http:ada' by http:local",
+        "on=True of=everything by http:local",
+    ]
+    assert len(lines) == len(wanted)
+    for line, words in zip(lines, wanted, strict=True):
+        assert words in line
+    assert "4242" not in "".join(lines)
 
 
 async def test_i11_a_readonly_server_changes_nothing() -> None:

@@ -216,6 +216,7 @@ async def test_i2_queues_workers_timers_definitions_and_numbers_are_shown(store_
         assert {"add", "Errand", "approval", "rounds", "research", "till"} <= named.keys()
         assert named["add"]["parameters"][1] == {"name": "b", "type": "int", "default": "1"}
         assert named["add"]["doc"] == "Add two numbers."
+        assert named["till"]["doc"] == ""  # its author wrote nothing, and Decider's words are ours
         for name in ("add", "Errand", "rounds", "research"):
             shown = await _json(here.client, f"/definitions/{name}")
             assert shown["graph"]["nodes"]

@@ -15,7 +15,7 @@ from holdfast.store.memory import MemoryStore
 from holdfast.web import create_app, serve
 from holdfast.web.metrics import _labels
 from tests.web.client import API, Client
-from tests.web.world import TOKENS, populated, registry
+from tests.web.world import TOKENS, populated, registry, world
 
 
 async def test_health_needs_no_store_and_readiness_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +101,15 @@ async def test_numbers_are_in_the_form_that_prometheus_reads(store_url: str) -> 
         assert 'holdfast_http_requests_total{method="GET",route="none",status="404"} 1' in text
 
 
+async def test_methods_that_nobody_knows_are_counted_as_one() -> None:
+    """Whoever asks without a token must not be able to fill the memory."""
+    async with world("memory://") as here:
+        for number in range(30):
+            await here.client.request(f"MADE-UP-{number}", "/healthz")
+        counted = here.client.app.state.holdfast.requests.counted
+        assert [(method, count) for (method, *_), count in counted.items()] == [("OTHER", 30)]
+
+
 def test_labels_of_numbers_cannot_break_out_of_their_quotes() -> None:
     """A queue may have any name."""
     assert _labels({"queue": 'a"b\\c\nd'}) == '{queue="a\\"b\\\\c\\nd"}'
@@ -125,6 +134,13 @@ async def test_the_application_can_be_mounted_into_another_one() -> None:
         page = await client.get("/ops/")
         assert page.status == 200
         await inner.state.holdfast.close()
+
+
+async def test_an_engine_that_nobody_has_opened_is_told_as_what_is_not_ready() -> None:
+    """The store would answer, if somebody had asked it."""
+    client = Client(create_app(hf.Engine("memory://", registry=registry)))
+    refused = await client.get("/readyz")
+    assert (refused.status, refused.error["message"]) == (503, "the engine is not open")
 
 
 async def test_an_engine_of_ones_own_is_opened_at_the_first_request(sqlite_url: str) -> None:

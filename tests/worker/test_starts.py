@@ -39,8 +39,9 @@ async def test_i12_a_key_and_input_give_the_same_run_whatever_became_of_it(url: 
     async with engine:
         pending = await engine.start(pay, 1, key="pending")
         assert (await engine.start(pay, 1, key="pending")).id == pending.id
-        with pytest.raises(hf.KeyConflict, match="pending"):
+        with pytest.raises(hf.KeyConflict, match="pending") as conflict:
             await engine.start(pay, 2, key="pending")
+        assert "wait until that run has ended" in conflict.value.hint
         cancelled = await engine.start(pay, 3, key="cancelled")
         await cancelled.cancel()
         async with engine.worker():
@@ -51,8 +52,9 @@ async def test_i12_a_key_and_input_give_the_same_run_whatever_became_of_it(url: 
                 await failed.result(timeout=5)
             for handle, amount in ((completed, 4), (failed, -1), (cancelled, 3)):
                 assert (await engine.start(pay, amount, key=handle.key)).id == handle.id
-                with pytest.raises(hf.KeyConflict, match=str(handle.key)):
+                with pytest.raises(hf.KeyConflict, match=str(handle.key)) as conflict:
                     await engine.start(pay, 99, key=handle.key)
+                assert "wait" not in conflict.value.hint  # it has ended
             assert await engine.run(pay, 4, key="completed", timeout=5) == 4
         assert len(await engine.find()) == 4
 

@@ -1,5 +1,7 @@
 /** Calls to the server. Addresses are relative to the page, so that it works under any prefix. */
 
+import { readAnswer, writeJson } from "./exact";
+
 const BASE = new URL("api/v1/", document.baseURI.split("#")[0]);
 const ROOT = new URL(".", document.baseURI.split("#")[0]);
 const PATIENCE_MS = 30_000;
@@ -44,7 +46,7 @@ export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): P
 export function post<T>(path: string, body: unknown = {}, key?: string): Promise<T> {
   const headers: Record<string, string> = { "Content-Type": "application/json" };
   if (key) headers["Idempotency-Key"] = key;
-  return request<T>(apiAddress(path), { method: "POST", headers, body: JSON.stringify(body) });
+  return request<T>(apiAddress(path), { method: "POST", headers, body: writeJson(body) });
 }
 
 export function signIn(token: string): Promise<unknown> {
@@ -84,7 +86,7 @@ async function request<T>(address: string, init: RequestInit, tell = true): Prom
 
 function parsed(text: string): unknown {
   try {
-    return text ? JSON.parse(text) : null;
+    return text ? readAnswer(text) : null;
   } catch {
     return null;
   }

@@ -41,7 +41,7 @@ async def prune(options: Options, older_than: timedelta) -> None:
 @pass_options
 @asynchronous
 async def stats(options: Options) -> None:
-    """Count runs, work and inputs that wait, and list queues and workers."""
+    """Count runs, work, inputs that wait and dead events, and list queues and workers."""
     async with opened(options) as engine:
         counted = (await engine.stats()).store
         now = engine.store.now()
@@ -54,6 +54,7 @@ async def stats(options: Options) -> None:
                 "queues": counted.queues,
                 "workers": [_worker(row, now) for row in workers],
                 "inbox": {"inputs": counted.inbox, "oldest_seconds": counted.inbox_oldest_seconds},
+                "dead_events": counted.dead_events,
             }
         )
         return
@@ -104,6 +105,9 @@ def _print_stats(counted: StoreStats, workers: list[WorkerRow], now: int) -> Non
         print_facts(
             [("inbox", f"{inputs} to be applied, the oldest for {shown_seconds(counted.inbox_oldest_seconds)}")]
         )
+    if counted.dead_events:
+        print_heading("events")
+        print_facts([("dead", Cell(f"{counted.dead_events:,}", "dead"))])
     print_heading("workers")
     if workers:
         print_table(

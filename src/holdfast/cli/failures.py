@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -10,7 +11,7 @@ from typing import Final
 
 import click
 
-from holdfast.cli.output import printable
+from holdfast.cli.output import is_terminal, printable
 
 OK: Final = 0
 FAILED: Final = 1
@@ -114,7 +115,8 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     line("hint", failure.hint, "cyan")
     if as_json:
         document = {"error": {"message": failure.message, "hint": failure.hint, "exit_code": failure.code}}
-        click.echo(json.dumps(document, ensure_ascii=False))
+        with contextlib.suppress(OSError):  # a full disk may be what went wrong, and was told above
+            click.echo(json.dumps(document, ensure_ascii=False))
     return failure.code
 
 
@@ -126,6 +128,6 @@ def note(text: str) -> None:
 def line(label: str, text: str, colour: str) -> None:
     """One labelled line on stderr, coloured on a terminal only."""
     shown = f"{label}:"
-    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+    if is_terminal(sys.stderr) and not os.environ.get("NO_COLOR"):
         shown = click.style(shown, fg=colour, bold=True)
     click.echo(f"{shown} {printable(text)}", err=True)

@@ -46,9 +46,9 @@ async def _by_key(engine: Engine, text: str) -> Run:
 
 async def _guess_by_key(engine: Engine, text: str) -> str:
     """A key without its workflow is what people type first. Only the newest runs are looked at: it is a guess."""
-    from holdfast.store.contract import FindRuns
+    from holdfast.store.contract import ListRuns
 
-    rows = await engine.store.find(FindRuns(limit=GUESSED_AMONG))
+    rows = await engine.store.list_runs(ListRuns(limit=GUESSED_AMONG))
     names = list(dict.fromkeys(f"{row.workflow}/{row.key}" for row in rows if row.key == text))
     return f"did you mean {' or '.join(names[:SHOWN_CANDIDATES])}? " if text and names else ""
 

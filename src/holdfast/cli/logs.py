@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import click
 
+from holdfast.cli.output import is_terminal
 from holdfast.runtime.telemetry import LOG_KEYS
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -26,6 +27,12 @@ def show_warnings() -> None:
     logger = logging.getLogger("holdfast")
     if not logger.handlers and not logging.getLogger().handlers:
         _install(logger, ReadableFormatter(coloured=_coloured()), logging.WARNING)
+
+
+def show_operations() -> None:
+    """Also who did what on the page, for the command that serves it: the log `holdfast.web` names every operation."""
+    show_warnings()
+    logging.getLogger("holdfast.web").setLevel(logging.INFO)
 
 
 def log_to_stderr(level: str, *, as_json: bool) -> None:
@@ -56,7 +63,7 @@ class _Stderr(logging.StreamHandler[Any]):
 
 
 def _coloured() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return is_terminal(sys.stderr) and not os.environ.get("NO_COLOR")
 
 
 class ReadableFormatter(logging.Formatter):

@@ -13,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 import click
 
@@ -66,7 +66,12 @@ class Cell(str):
 
 def on_terminal() -> bool:
     """Whether stdout is a person's terminal."""
-    return sys.stdout.isatty()
+    return is_terminal(sys.stdout)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person sees this. Of one that was closed (`>&-`) Python makes None, and nothing is shown there."""
+    return stream is not None and stream.isatty()
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -225,7 +230,7 @@ class _Silent:
 @contextmanager
 def progress(title: str, total: int | None) -> Iterator[Progress]:
     """A bar on stderr if that is a terminal; without a total, a count that grows."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield _Silent()
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn

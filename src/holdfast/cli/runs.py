@@ -35,7 +35,7 @@ STATUSES = ("pending", "running", "suspended", "paused", "cancelling", "complete
     "--since", callback=read_past, metavar="TIME", help="Only started since: 2h30m (ago) or 2031-05-01T12:00:00Z."
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many to list.")
-@click.option("--after", metavar="RUN", help="Go on after this run: the next page.")
+@click.option("--after", metavar="CURSOR", help="The next page: what `next` of the one before says, or a run.")
 @common_options
 @pass_options
 @asynchronous
@@ -51,7 +51,7 @@ async def runs(
     """List runs, newest first.
 
     Instances of a decider, with --workflow: how many events each has, what is pending of it, and, if its code is
-    imported with --app, where it stands. They are listed in the order of their ids, which are made of their keys.
+    imported with --app, where it stands.
     """
     async with opened(options) as engine:
         page = await engine.find(workflow=workflow, status=statuses, tags=tags, since=since, limit=limit, after=after)

@@ -13,7 +13,7 @@ import click
 
 from holdfast.cli.failures import FAILED, OK, USAGE, Failure, note
 from holdfast.cli.options import Options, asynchronous, common_options, load_app, opened, pass_options
-from holdfast.cli.output import print_json, printable, progress
+from holdfast.cli.output import is_terminal, print_json, printable, progress
 from holdfast.cli.times import read_future
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def print_started(options: Options, row: Run, **more: Any) -> None:
         print_json({"run": row.id, "workflow": row.workflow, "key": row.key, "status": row.status, **more})
         return
     click.echo(row.id)
-    if sys.stderr.isatty():
+    if is_terminal(sys.stderr):
         note(f"run of {row.workflow} is {row.status}; `holdfast show {row.id}` shows how it goes")
 
 

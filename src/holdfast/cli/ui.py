@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 )
 @click.option("--readonly", is_flag=True, help="Look only: everything that changes something is refused.")
 @click.option(
-    "--redact", multiple=True, metavar="NAME", help="Hide values of fields with this name, * for any text (repeatable)."
+    "--redact",
+    multiple=True,
+    metavar="NAME",
+    help="Hide values of fields with this name too, * for any text (repeatable).",
 )
 @click.option("--open/--no-open", "open_page", default=None, help="Open a browser (default: if this is a terminal).")
 @common_options
@@ -56,7 +59,9 @@ async def ui(
     No database is created and no schema is changed. Ctrl-C or SIGTERM stops it. Without --app the page shows and
     operates all there is; only starting workflows needs their code.
     """
+    from holdfast.cli.logs import show_operations
     from holdfast.web import serve
+    from holdfast.web.redaction import DEFAULT_PATTERNS, pattern_of
 
     def ready(address: str) -> None:
         announce(options, address)
@@ -64,6 +69,7 @@ async def ui(
             open_browser(address)
 
     async with opened(options) as engine:
+        show_operations()
         await require_tables(engine)
         await serve(
             engine,
@@ -71,7 +77,7 @@ async def ui(
             port=port,
             token_file=token_file,
             allowed_hosts=allowed_hosts,
-            redact=redact or None,
+            redact=[*DEFAULT_PATTERNS, *map(pattern_of, redact)],
             readonly=readonly,
             ready=ready,
             stop=stop_on_signals(),

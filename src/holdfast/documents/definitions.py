@@ -93,12 +93,18 @@ def _view(name: str, thing: Any) -> DefinitionView:
         name=name,
         model=_model(thing),
         signature=_signature(thing),
-        # Of an instance Python gives its class's: that is ours, and says nothing about this graph.
-        doc="" if is_state_graph(thing) else inspect.getdoc(getattr(thing, "fn", thing)) or "",
+        doc=_own_doc(getattr(thing, "fn", thing)),
         parameters=_parameters(thing),
         known_here=True,
         runs=None,
     )
+
+
+def _own_doc(thing: Any) -> str:
+    """What its author wrote. Python gives an instance its class's words and a class those of its base: ours, then."""
+    if isinstance(thing, type):
+        return inspect.cleandoc(vars(thing).get("__doc__") or "")
+    return (inspect.getdoc(thing) or "") if inspect.isroutine(thing) else ""
 
 
 def _unknown(name: str, model: str) -> DefinitionView:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.core.errors import UsageError
 from holdfast.core.rows import RUN_STATUSES, SUSPENDED
 from holdfast.core.stored import moment, stored_tags
 from holdfast.documents.times import moment_of
+from holdfast.listing import cursor_after
 
 if TYPE_CHECKING:
     from holdfast.core.rows import Run
@@ -99,16 +99,3 @@ async def counts_of_runs(engine: Engine, ask: ListRuns) -> RunCounts:
         total=sum(counted.values()),
         more=sum(counted.values()) >= MOST_COUNTED,
     )
-
-
-def cursor_after(row: Run) -> str:
-    """Where the page after this run begins."""
-    return f"{row.created}.{row.id}"
-
-
-def place_of(cursor: str) -> tuple[int, str]:
-    """The place that a cursor names; UsageError if it is none of ours."""
-    created, dot, run = cursor.partition(".")
-    if not dot or not run or not (created.isascii() and created.isdecimal()) or len(created) > 18:
-        raise UsageError(f"there is no cursor {cursor!r:.80}", hint="give the cursor of the page before, as it was")
-    return int(created), run

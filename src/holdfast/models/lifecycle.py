@@ -121,10 +121,11 @@ class Lifecycle:
         if op.key is not None:
             for existing in _key_holders(view, op, op.key):
                 if existing.input_digest != op.input_digest:
+                    first = "" if existing.ended else "wait until that run has ended and "
                     raise KeyConflict(
                         f"key {op.key!r} of {op.workflow} belongs to run {existing.id}, which has another input",
-                        hint="use another key, or the same input; to start over under this key, wait until that run "
-                        'has ended and pass if_exists="restart" with the same input',
+                        hint="use another key, or the same input; to start over under this key, "
+                        f'{first}pass if_exists="restart" with the same input',
                     )
                 if op.if_exists != "restart" or not existing.ended:
                     return Started(run=existing.id, existed=True)

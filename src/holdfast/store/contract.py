@@ -88,7 +88,10 @@ CodeSeen = dict[CodeVersion, Seen]
 
 
 class FindRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """A listing of runs for people, newest first; `after` is the id of the last one seen."""
+    """Runs by id, the greatest first, for whoever goes through all of them; `after` is the id of the last one seen.
+
+    That is no order of time: ids of instances and projections are made of their keys.
+    """
 
     workflow: str | None = None
     model: str | None = None
@@ -161,7 +164,10 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of everything there is; `inbox` counts inputs that wait to be applied by deciders."""
+    """How much of everything there is; `inbox` counts inputs that wait to be applied by deciders.
+
+    Dead letters are dead work, which `work` counts, and `dead_events`: events and inputs that nobody could take.
+    """
 
     runs: dict[str, int]
     work: dict[str, int]
@@ -169,6 +175,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     inbox: int = 0
     inbox_oldest_seconds: float = 0.0
+    dead_events: int = 0
 
 
 class StreamType(NamedTuple):

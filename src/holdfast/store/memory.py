@@ -32,6 +32,7 @@ from holdfast.core.rows import (
     ACTION_ENOUGH,
     CANCELLED,
     DEAD,
+    DEAD_EVENT,
     EVENTS,
     GATE_DUE,
     GATE_OPEN,
@@ -491,6 +492,7 @@ class MemoryStore:
             workers=len(self._workers),
             inbox=len(inbox),
             inbox_oldest_seconds=max(0, self.now() - min(inbox, default=self.now())) / 1e6,
+            dead_events=sum(event.status == DEAD_EVENT for event in self.tables[EVENTS].values()),
             queues=tuple(_depth(name, items, self._clock.now_us()) for name, items in sorted(queues.items())),
         )
 

@@ -402,6 +402,7 @@ class PostgresStore:
             workers=len(await self.workers()),
             inbox=inbox,
             inbox_oldest_seconds=max(0, now - (oldest or now)) / 1e6,
+            dead_events=(await self._statement("fetchrow", "dead_events"))[0],
             queues=tuple(
                 QueueDepth(
                     queue=row[0],

@@ -523,9 +523,9 @@ class SqliteStore:
     # -- for people
 
     async def stats(self) -> StoreStats:
-        names = ("count_runs", "count_work", "queue_depths", "workers", "inbox")
+        names = ("count_runs", "count_work", "queue_depths", "workers", "inbox", "dead_events")
         counted = await self._read(lambda db: [db.execute(self._sql[name]).fetchall() for name in names])
-        runs, work, queues, workers, [(inbox, oldest_input)] = counted
+        runs, work, queues, workers, [(inbox, oldest_input)], [(dead_events,)] = counted
         now = self.now()
         return StoreStats(
             runs=dict(runs),
@@ -533,6 +533,7 @@ class SqliteStore:
             workers=len(workers),
             inbox=inbox,
             inbox_oldest_seconds=max(0, now - (oldest_input or now)) / 1e6,
+            dead_events=dead_events,
             queues=tuple(
                 QueueDepth(
                     queue=queue,

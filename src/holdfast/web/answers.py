@@ -145,6 +145,7 @@ class StatsAnswer(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     inbox: int
     inbox_oldest_seconds: float
+    dead_events: int
     process: dict[str, Any]
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.core.errors import HoldfastError, UsageError
+from holdfast.core.errors import EngineClosed, HoldfastError, UsageError
 from holdfast.engine import Engine
 from holdfast.runtime.stores import sqlite_path
 from holdfast.web import guards, openapi
@@ -51,7 +51,7 @@ log = logging.getLogger("holdfast.web")
 TOKEN_VARIABLE: Final = "HOLDFAST_UI_TOKEN"
 COOKIE: Final = "holdfast_session"
 READY_SECONDS: Final = 2.0
-WRONG_TOKENS: Final = 20  # of one address in a minute
+WRONG_TOKENS: Final = 20  # different ones of one address in a minute
 KEY_BYTES: Final = 255
 NO_STORE: Final = {"cache-control": "no-store"}
 
@@ -126,7 +126,7 @@ class Server:
         self.requests = Requests()
         self.live = Live(self._open_engine, epoch=secrets.token_hex(4), most_clients=most_clients)
         self.manifest = Manifest()
-        self._wrong: dict[str, list[float]] = {}
+        self._wrong: dict[str, dict[int, float]] = {}
         self._document: dict[str, bytes] = {}
         self._stopping: list[Callable[[], None]] = []
 
@@ -218,26 +218,30 @@ class Server:
         header = request.headers.get("authorization")
         if header is not None:
             scheme, _, token = header.partition(" ")
-            found = self.access.by_token(token.strip()) if scheme.lower() == "bearer" else None
-            if found is None and not self.access.is_open:
-                self._count_wrong(request)
-            return found
+            return self._by_token(request, token.strip()) if scheme.lower() == "bearer" else None
         session = request.cookies.get(COOKIE)
         if session is not None and (found := self.access.by_session(session)) is not None:
             return found
         return self.access.by_address(request.client.host if request.client is not None else None)
 
-    def _count_wrong(self, request: Request) -> None:
-        """Guessing is slow: an address that is wrong too often waits."""
-        host, now = request.client.host if request.client else "", time.monotonic()
-        if len(self._wrong) > 10_000:
-            self._wrong.clear()
-        recent = [at for at in self._wrong.get(host, ()) if now - at < 60]
-        self._wrong[host] = [*recent, now][-WRONG_TOKENS - 1 :]
+    def _by_token(self, request: Request, token: str) -> Caller | None:
+        """Who has this token. Guessing is slow: an address that gave many wrong ones waits, whatever it gives.
 
-    def _is_guessing(self, request: Request) -> bool:
+        Only different ones count: a program with a token of yesterday, which asks again and again, locks nobody out who
+        comes from the same address. And what is refused here does not count: the wait is over after a minute.
+        """
+        if self.access.is_open:
+            return self.access.by_token(token)
         host, now = request.client.host if request.client else "", time.monotonic()
-        return sum(now - at < 60 for at in self._wrong.get(host, ())) > WRONG_TOKENS
+        recent = {wrong: at for wrong, at in self._wrong.get(host, {}).items() if now - at < 60}
+        if len(recent) > WRONG_TOKENS:
+            raise Refused(429, "TooManyTries", "too many wrong tokens came from this address", "wait a minute")
+        found = self.access.by_token(token)
+        if found is None:
+            if len(self._wrong) > 10_000:
+                self._wrong.clear()
+            self._wrong[host] = recent | {hash(token): now}
+        return found
 
     def _authorised(self, request: Request, route: Route) -> Caller | None:
         if route.role is Role.PUBLIC:
@@ -279,11 +283,11 @@ class Server:
         )
         answer = await route.handler(call)
         if route.changes_something:  # an audit line: who did what to which, and no payload
-            told = " ".join(f"{name}={value}" for name, value in request.path_params.items())
+            told = " ".join(f"{name}={_word(value)}" for name, value in {**request.path_params, **call.targets}.items())
             spent = (time.perf_counter() - began) * 1000
             log.info("%s %s %s by %s in %.0f ms", route.method, route.shown_path, told, call.by, spent)
         status = 200 if route.status == 201 and not getattr(answer, "created", True) else route.status
-        return _json(self.redaction.shown(msgspec.to_builtins(answer)), status)
+        return _json(self.redaction.shown(answer), status)
 
     # -- what the server serves itself
 
@@ -326,19 +330,18 @@ class Server:
             async with asyncio.timeout(READY_SECONDS):
                 engine = await self.engine()
                 await engine.store.rows(Holds())
+        except EngineClosed as error:
+            raise Refused(503, "NotReady", error.message, "whoever made this application opens it") from error
         except (Exception, TimeoutError) as error:
             raise Refused(503, "NotReady", "the store does not answer", "see the server's log") from error
         return _json(msgspec.to_builtins(Health(status="ready")))
 
     async def _open_session(self, request: Request, route: Route, caller: Caller | None) -> Response:
-        if self._is_guessing(request):
-            raise Refused(429, "TooManyTries", "too many wrong tokens came from this address", "wait a minute")
         if route.body is None:
             raise UsageError("the route has no body", hint="declare one")
         body = await body_of(request, route.body)
-        found = self.access.by_token(getattr(body, "token", ""))
+        found = self._by_token(request, getattr(body, "token", ""))
         if found is None:
-            self._count_wrong(request)
             raise Refused(401, "Unauthorized", "this token is not known", "ask whoever runs this server for one")
         answer = _json(msgspec.to_builtins(Done(done=True, message=f"signed in as {found.name}")))
         answer.set_cookie(
@@ -427,6 +430,12 @@ async def body_of(request: Request, form: type[msgspec.Struct]) -> Any:
     """The body, in its form. None at all is an empty object."""
     data = await guards.read_body(request.receive, request.headers)
     return msgspec.json.decode(data or b"{}", type=form)
+
+
+def _word(value: object) -> str:
+    """A value in a line of the log: names of others must not look like further words, or like further lines."""
+    text = str(value)
+    return text if text.isprintable() and " " not in text else repr(text)
 
 
 def _idempotency_key(request: Request) -> str | None:

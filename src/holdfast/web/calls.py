@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.rows import Run
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Who asks what. `query` and `body` have the types that the route declares; `key` is the Idempotency-Key."""
+    """Who asks what. `query` and `body` have the types that the route declares; `key` is the Idempotency-Key.
+
+    `targets` is what the line in the log names beside the address: handlers add what was meant, and what came of it.
+    """
 
     engine: Engine
     caller: Caller
@@ -27,6 +30,7 @@ class Call:
     body: Any = None
     key: str | None = None
     readonly_reason: str | None = None
+    targets: dict[str, object] = field(default_factory=dict)
 
     @property
     def by(self) -> str:

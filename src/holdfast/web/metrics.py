@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.core.rows import RUN_STATUSES
 from holdfast.documents.backlog import queues_of
@@ -12,17 +12,21 @@ from holdfast.documents.backlog import queues_of
 if TYPE_CHECKING:
     from holdfast.engine import Engine
 
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 Sample = tuple[dict[str, str], float]
 
 
 class Requests:
-    """How many requests there were, by route and status. Addresses are not counted apart: there are too many."""
+    """How many requests there were, by route and status.
+
+    Addresses are not counted apart, and neither are methods that somebody made up: there would be too many.
+    """
 
     def __init__(self) -> None:
         self.counted: Counter[tuple[str, str, int]] = Counter()
 
     def count(self, method: str, route: str, status: int) -> None:
-        self.counted[method, route, status] += 1
+        self.counted[method if method in METHODS else "OTHER", route, status] += 1
 
 
 async def metrics_text(engine: Engine, requests: Requests, live_clients: int) -> str:
@@ -55,6 +59,12 @@ async def metrics_text(engine: Engine, requests: Requests, live_clients: int) ->
             "gauge",
             "Work that could not be run, and waits for a person.",
             [({}, store_stats.work.get("dead", 0))],
+        ),
+        (
+            "dead_events",
+            "gauge",
+            "Events and inputs that nobody could take, and that wait for a person.",
+            [({}, store_stats.dead_events)],
         ),
         ("inbox_inputs", "gauge", "Inputs that wait to be applied.", [({}, store_stats.inbox)]),
         (

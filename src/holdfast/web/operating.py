@@ -11,6 +11,7 @@ from holdfast.core.codec import UNTYPED
 from holdfast.core.errors import HoldfastError, PayloadRefused
 from holdfast.core.function_operations import Delivered, Queued, Sent, TargetEnded
 from holdfast.core.rows import Run
+from holdfast.deciding import code_for
 from holdfast.documents.payloads import fitted
 from holdfast.explain.unfit import not_a
 from holdfast.handle import Handle
@@ -46,11 +47,13 @@ async def retry_run(call: Call) -> Done:
 
 
 async def reattempt_node(call: Call) -> Done:
+    call.targets["node"] = call.body.node
     await (await _handle(call)).reattempt(call.body.node, by=call.by)
     return Done(done=True, message=f"a new attempt for {call.body.node}")
 
 
 async def skip_node(call: Call) -> Done:
+    call.targets["node"] = call.body.node
     await (await _handle(call)).skip(call.body.node, by=call.by)
     return Done(done=True, message=f"{call.body.node} is skipped")
 
@@ -68,6 +71,7 @@ async def fork_run(call: Call) -> ForkedAnswer:
         key=body.key or call.key,
         by=call.by,
     )
+    call.targets["run"] = forked.id
     return ForkedAnswer(id=forked.id)
 
 
@@ -107,6 +111,8 @@ async def execute_input(call: Call) -> Accepted:
             raise
         message = not_a(str(call.body.input.get("type")), str(refused.__cause__))
         raise PayloadRefused(message, hint=refused.hint) from refused.__cause__
+    routed = code_for(call.engine, call.path["name"]).route_mapping(call.body.input)
+    call.targets.update(instance=routed.key, input=routed.type)
     return Accepted()
 
 
@@ -116,16 +122,17 @@ async def operate_in_bulk(call: Call) -> BulkAnswer:
     if (body.ids is None) == (body.filter is None):
         raise Refused(400, "UsageError", "give either ids or a filter", 'such as {"filter": {"status": ["failed"]}}')
     ids, more = await _meant(call, body)
-    done, skipped, failed = 0, 0, []
+    done, skipped, failed = list[str](), 0, []
     for run in ids:
         try:
             if await _operate(call, body.action, call.engine.get(run)):
-                done += 1
+                done.append(run)
             else:
                 skipped += 1
         except HoldfastError as error:
             failed.append(BulkFailure(id=run, message=error.message))
-    return BulkAnswer(done=done, skipped=skipped, failed=tuple(failed), more=more)
+    call.targets.update(action=body.action, runs=",".join(done) or "none")
+    return BulkAnswer(done=len(done), skipped=skipped, failed=tuple(failed), more=more)
 
 
 async def _meant(call: Call, body: BulkBody) -> tuple[list[str], bool]:

@@ -20,13 +20,21 @@ async def list_dead(call: Call) -> LetterPage:
 
 
 async def replay_dead(call: Call) -> Done:
+    _name_letter(call)
     changed = await call.engine.replay_dead(call.body.id, call.body.node, by=call.by)
     return Done(done=changed, message="it is tried again" if changed else "there is nothing to replay")
 
 
 async def discard_dead(call: Call) -> Done:
+    _name_letter(call)
     changed = await call.engine.discard_dead(call.body.id, call.body.node, by=call.by)
     return Done(done=changed, message="it is closed for good" if changed else "there is nothing to discard")
+
+
+def _name_letter(call: Call) -> None:
+    call.targets["id"] = call.body.id
+    if call.body.node is not None:
+        call.targets["node"] = call.body.node
 
 
 async def list_queues(call: Call) -> QueueList:
@@ -88,6 +96,7 @@ async def rebuild_projection(call: Call) -> Done:
 
 async def skip_projection_event(call: Call) -> Done:
     at = await call.engine.skip_projection_event(call.path["name"], position=call.body.position, by=call.by)
+    call.targets["position"] = at
     return Done(done=True, message=f"the event at position {at:,} is passed over")
 
 
@@ -101,6 +110,9 @@ async def show_definition(call: Call) -> DefinitionDetail:
 
 async def set_maintenance(call: Call) -> Done:
     body = call.body
+    scopes = {"workflow": body.workflow, "queue": body.queue}
+    named = {scope: name for scope, name in scopes.items() if name is not None}
+    call.targets.update(on=body.on, **(named or {"of": "everything"}))
     await call.engine.maintenance(body.on, workflow=body.workflow, queue=body.queue, by=call.by)
     return Done(done=True, message="nothing is claimed there any more" if body.on else "work goes on there")
 
@@ -117,6 +129,7 @@ async def show_stats(call: Call) -> StatsAnswer:
         workers=stats.store.workers,
         inbox=stats.store.inbox,
         inbox_oldest_seconds=stats.store.inbox_oldest_seconds,
+        dead_events=stats.store.dead_events,
         process=stats.process,
     )
 

@@ -10,10 +10,11 @@ from holdfast.documents.detail import RunDetail, detail_of_run
 from holdfast.documents.graph_view import GraphView, view_of_run
 from holdfast.documents.history import HistoryPage, page_of_history
 from holdfast.documents.instance import DECIDER, state_of, stream_pages
-from holdfast.documents.listing import RunCounts, RunPage, counts_of_runs, page_of_runs, place_of
+from holdfast.documents.listing import RunCounts, RunPage, counts_of_runs, page_of_runs
 from holdfast.documents.nodes import NodePage, page_of_nodes
 from holdfast.documents.state_graph import GRAPH
 from holdfast.documents.timeline import Timeline, timeline_of
+from holdfast.listing import place_of
 from holdfast.start_options import checked_text, microseconds
 from holdfast.store.listing import SearchRuns
 from holdfast.web.answers import Change, CheckpointDetail, CheckpointList, CheckpointView, StateView, StreamPage

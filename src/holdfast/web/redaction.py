@@ -2,14 +2,17 @@
 
 Only names are looked at, in payloads and, where a text of the engine's or an exception's quotes one (`password='x'`),
 in texts. A secret in a field called `note` is shown: the rules are for what authors forgot, not a reason to put secrets
-into payloads.
+into payloads. The fields of our own answers are no payloads: a rule for `name` leaves a workflow its name.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Final
+
+import msgspec
 
 from holdfast.core.errors import UsageError
 
@@ -40,28 +43,53 @@ class Redaction:
 
     def hides(self, name: str) -> bool:
         """Whether the value of a field of this name is hidden."""
-        spread = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-        return self._name.fullmatch(spread.replace("-", "_")) is not None
+        return self._name.fullmatch(_spread(name)) is not None
 
     def shown(self, value: Any) -> Any:
-        """A value of JSON's types as it may be shown."""
+        """An answer of ours, or a value, as it may be shown: in JSON's types."""
         if not self.is_active:
-            return value
+            return msgspec.to_builtins(value)
         if isinstance(value, dict):
             return {name: self._field(name, each) for name, each in value.items()}
         if isinstance(value, list | tuple):
             return [self.shown(each) for each in value]
-        return value
+        if isinstance(value, msgspec.Struct) and type(value).__module__.startswith("holdfast."):
+            return {
+                shown: getattr(value, name) if is_count else self._named(name, getattr(value, name))
+                for name, shown, is_count in _own_fields(type(value))
+            }
+        plain = msgspec.to_builtins(value)
+        return self.shown(plain) if isinstance(plain, dict | list) else plain
 
     def _field(self, name: Any, value: Any) -> Any:
         if value is not None and isinstance(name, str) and self.hides(name):
             return HIDDEN
+        return self._named(name, value)
+
+    def _named(self, name: Any, value: Any) -> Any:
         if isinstance(value, str) and name in TEXTS:
             return _NAMED.sub(self._quoted, value)
         return self.shown(value)
 
     def _quoted(self, found: re.Match[str]) -> str:
         return f"{found['before']}{HIDDEN}" if self.hides(found["name"]) else found[0]
+
+
+@cache
+def _own_fields(answer: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
+    """The fields of an answer: the name, how it is written, and whether it counts things by names that are ours too."""
+    fields = msgspec.structs.fields(answer)
+    return tuple((field.name, field.encode_name, field.type == dict[str, int]) for field in fields)
+
+
+def _spread(name: str) -> str:
+    """The words of a name with underscores between them: dbPassword and db-password are db_Password and db_password."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_")
+
+
+def pattern_of(name: str) -> str:
+    """The rule that hides fields of this name, in which a star stands for any text."""
+    return ".*".join(re.escape(part) for part in _spread(name).split("*"))
 
 
 def redaction_of(rules: Iterable[str] | bool | None) -> Redaction:

@@ -29,7 +29,7 @@ MEANINGS: Final = {
     415: "the body is not JSON",
     421: "this server is not that host",
     422: "the request does not have the form that is documented",
-    429: "too many live streams",
+    429: "too many live streams, or too many wrong tokens",
     503: "the store does not answer",
 }
 

@@ -30,6 +30,7 @@ async def start_run(call: Call) -> StartedAnswer:
     thing, args = bound(call.engine, body)
     began = call.engine.store.now()
     handle = await _started(call, thing, args, key)
+    call.targets.update(workflow=body.workflow, run=handle.id)
     (row,) = await call.engine.store.runs([handle.id])
     # A key that was there before leads to a run that is older than this request.
     return StartedAnswer(id=handle.id, key=row.key, created=key is None or row.created >= began)

@@ -333,6 +333,22 @@ async def test_k10_stats_count_the_inputs_that_wait(site: Site) -> None:
         assert await inbox(store) == (3, 10.0)
 
 
+async def test_i9_stats_count_dead_events_of_every_kind(site: Site) -> None:
+    """Inputs, events for a run and events for anybody: whoever watches a number sees that somebody has to look."""
+    async with site.opened(VirtualClock()) as store:
+        assert (await store.stats()).dead_events == 0
+        dead = (
+            an_event("input", "input", "r1", 1),
+            an_event("sent", "paid", "r2", 2),
+            an_event("any", "paid", None, 3),
+        )
+        await put(store, an_instance(), a_run("r2"), *(replace(each, status="dead") for each in dead))
+        await put(
+            store, an_event("waits", "paid", "r2", 4), replace(an_event("late", "paid", "r2", 5), status="orphaned")
+        )
+        assert (await store.stats()).dead_events == 3
+
+
 async def inbox(store: Store) -> tuple[int, float]:
     stats = await store.stats()
     return stats.inbox, stats.inbox_oldest_seconds

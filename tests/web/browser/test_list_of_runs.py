@@ -225,6 +225,15 @@ def test_the_keyboard_is_enough(tab: Tab) -> None:
         page.locator("h1", has_text=title).wait_for()
 
 
+def test_keys_work_after_a_box_was_ticked_with_the_mouse(tab: Tab) -> None:
+    """A box takes no text, so nobody types into it."""
+    page = tab.go("/runs?workflow=order")
+    page.locator(f"{ROWS} input[type=checkbox]").first.click()
+    page.locator(".bulk", has_text="1 selected").wait_for()
+    page.keyboard.type("gq")
+    page.locator("h1", has_text="Queues").wait_for()
+
+
 def test_a_narrow_screen_shows_the_list_without_sideways_scrolling(tab: Tab) -> None:
     """360 px: rows become cards, and neither the page nor a table in it is wider than the screen."""
     tab.page.set_viewport_size({"width": 360, "height": 740})

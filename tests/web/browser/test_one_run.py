@@ -162,6 +162,17 @@ def test_a_question_is_answered(tab: Tab) -> None:
     page.locator(".question").wait_for(state="detached")
 
 
+def test_a_run_that_called_nothing_says_so_and_its_long_name_stays_on_the_page(tab: Tab, api: Api) -> None:
+    """It has ended: nothing is still to begin."""
+    run = api.post("runs", {"workflow": "ponder" * 40})["id"]
+    page = tab.go(f"/runs/{run}?tab=timeline")
+    tab.status("completed")
+    page.locator(".empty h2", has_text="Nothing took time").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    widest = "Math.max(...[...document.querySelectorAll('.crumbs a')].map(each => each.getBoundingClientRect().right))"
+    assert page.evaluate(widest) <= 1280
+
+
 def test_scripts_in_payloads_stay_text(tab: Tab) -> None:
     """Keys, tags, inputs and questions are shown, never taken as markup."""
     page = tab.open("script", "details")

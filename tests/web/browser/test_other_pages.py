@@ -121,6 +121,18 @@ def test_a_definition_shows_its_graph_before_it_runs_and_starts(tab: Tab) -> Non
     page.locator(".facts .tag", has_text="from:page").wait_for()
 
 
+def test_numbers_beyond_those_of_javascript_are_sent_and_shown_as_they_are(tab: Tab, api: Api) -> None:
+    """2**53 + 1 has no double: a page that took it for one would send and show its neighbour."""
+    page = tab.go("/definitions/ping")
+    page.get_by_label("number").fill("9007199254740993")
+    page.locator(".json-input", has_text="sent as number").wait_for()
+    page.get_by_role("button", name="Start").click()
+    tab.status("completed")
+    assert api.get(f"runs/{page.url.rpartition('/')[2].partition('?')[0]}")["result"] == 2**53 + 1
+    page.get_by_role("tab", name="Details").click()
+    page.locator(".payload", has_text="Result").locator(".value.number", has_text="9007199254740993").wait_for()
+
+
 def test_an_argument_that_does_not_fit_is_told_in_the_form(tab: Tab) -> None:
     """What was typed stays, and the refusal stands beside it."""
     tab.expected = ("422", "400")

@@ -181,6 +181,12 @@ async def ping(number: int) -> int:
     return number
 
 
+@hf.workflow(name="ponder" * 40)
+async def ponder() -> int:
+    """Calls nothing, and has a name that is longer than a line."""
+    return 42
+
+
 @hf.action
 async def watch_prices() -> None:
     """Never ends by itself."""

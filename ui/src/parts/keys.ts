@@ -6,8 +6,12 @@ export type Bindings = Record<string, (event: KeyboardEvent) => void>;
 
 const TOGETHER_MS = 1_200;
 
+// Fields that take no text: after a click on one the keys go on working.
+const CLICKED = ["checkbox", "radio", "button", "submit", "reset"];
+
 function typing(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
+  if (target instanceof HTMLInputElement && CLICKED.includes(target.type)) return false;
   return target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName);
 }
 

@@ -2,6 +2,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import type { Json } from "../contract";
+import { Exact, writeJson } from "../exact";
 import { CopyButton } from "./copy";
 
 const CHILDREN_AT_ONCE = 100;
@@ -12,7 +13,7 @@ const OPEN_DEPTH = 4;
 export function Payload({ value, label, open = true, bare = false }: { value: Json; label?: string; open?: boolean; bare?: boolean }) {
   const [raw, setRaw] = useState(false);
   const text = useMemo(() => pretty(value), [value]);
-  const simple = value === null || typeof value !== "object";
+  const simple = isSimple(value);
   return (
     <div class="payload">
       {!bare && <div class="payload-head">
@@ -45,10 +46,14 @@ export function Payload({ value, label, open = true, bare = false }: { value: Js
 function pretty(value: Json): string {
   if (value === undefined) return "";
   try {
-    return JSON.stringify(value, null, 2) ?? "";
+    return writeJson(value, 2);
   } catch {
     return String(value);
   }
+}
+
+function isSimple(value: Json): boolean {
+  return value === null || typeof value !== "object" || value instanceof Exact;
 }
 
 interface BranchProps {
@@ -59,8 +64,8 @@ interface BranchProps {
 }
 
 function Branch({ value, name, depth, open }: BranchProps) {
-  if (value === null || typeof value !== "object") return <Leaf name={name} value={value} />;
-  return <Folder name={name} value={value} depth={depth} open={open} />;
+  if (isSimple(value)) return <Leaf name={name} value={value} />;
+  return <Folder name={name} value={value as object} depth={depth} open={open} />;
 }
 
 function Folder({ value, name, depth, open }: BranchProps & { value: object }) {
@@ -100,7 +105,7 @@ function Folder({ value, name, depth, open }: BranchProps & { value: object }) {
 
 function Leaf({ name, value, text }: { name: string | null; value: Json; text?: string }) {
   const [whole, setWhole] = useState(false);
-  const kind = value === null ? "null" : typeof value;
+  const kind = value === null ? "null" : value instanceof Exact ? "number" : typeof value;
   const all = text ?? (kind === "string" ? JSON.stringify(value) : String(value));
   const long = all.length > LONG_TEXT && !whole;
   return (

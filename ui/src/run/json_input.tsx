@@ -1,6 +1,7 @@
 /** A field for a value: JSON where it is JSON, and plain text where it is not. */
 
 import { useId } from "preact/hooks";
+import { Exact, readTyped } from "../exact";
 
 export interface Read {
   value: unknown;
@@ -12,8 +13,8 @@ export function readValue(text: string): Read {
   const trimmed = text.trim();
   if (trimmed === "") return { value: null, as: "null" };
   try {
-    const value: unknown = JSON.parse(trimmed);
-    return { value, as: Array.isArray(value) ? "list" : value === null ? "null" : typeof value };
+    const value = readTyped(trimmed);
+    return { value, as: Array.isArray(value) ? "list" : value === null ? "null" : value instanceof Exact ? "number" : typeof value };
   } catch {
     // Whoever began an object or a list meant JSON, and should hear that it is not.
     return { value: text, as: /^[[{"]/.test(trimmed) ? "not valid JSON" : "text" };

@@ -28,6 +28,13 @@ export function TimelineTab({ run, version }: { run: RunDetail; version: number 
   if (timeline.value) held.current = timeline.value;
   const shown = timeline.value ?? held.current;
   if (!shown) return timeline.error ? <Trouble error={timeline.error} again={timeline.refresh} /> : <Loading what="Loading the timeline" />;
+  if (shown.bars.length === 0 && run.finished_at !== null) {
+    return (
+      <Empty title="Nothing took time" icon="clock">
+        <p>This run called nothing and waited for nothing. Its history says what it did.</p>
+      </Empty>
+    );
+  }
   if (shown.bars.length === 0) {
     return (
       <Empty title="Nothing has begun yet" icon="clock">

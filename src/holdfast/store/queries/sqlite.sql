@@ -341,6 +341,9 @@ FROM work WHERE status IN ('ready', 'leased') GROUP BY queue ORDER BY queue
 -- events_queued. A function may have been sent an event of the same name, so the run is looked at.
 SELECT count(*), min(e.at) FROM events e CROSS JOIN runs r ON r.id = e.target
 WHERE e.name = 'input' AND e.status = 'queued' AND r.model = 'decider'
+-- name: dead_events
+-- events_not_queued
+SELECT count(*) FROM events WHERE status <> 'queued' AND status = 'dead'
 
 -- name: prunable
 -- runs_ended. What an instance's last decision asked for still happens (I34), and its run stays until then. A projection
