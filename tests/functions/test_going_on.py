@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -137,3 +138,63 @@ async def test_i10_a_rollback_of_an_earlier_call_whose_action_is_gone_is_noted_a
         (row,) = await engine.store.runs([handle.id])
         assert b"its rollback gone failed: MissingJob" in (row.error or b"")
     assert undone == ["one"]
+
+
+async def test_i54_a_task_of_a_group_may_go_on_as_another_call_as_one_of_a_gather_may(url: str) -> None:
+    """The group cancels the other tasks and wraps what left this one: it is the request all the same."""
+    registry = hf.Registry()
+
+    @hf.workflow(registry=registry)
+    async def rounds(left: int) -> str:
+        async def one_of_several() -> None:
+            hf.continue_as(rounds, left - 1)
+
+        async def asks_in_a_group() -> None:
+            async with asyncio.TaskGroup() as inner:
+                inner.create_task(one_of_several())
+
+        if left == 3:
+            await asyncio.gather(one_of_several(), asyncio.sleep(60))
+        if left == 2:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(one_of_several())
+                group.create_task(asyncio.sleep(60))
+        if left == 1:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asks_in_a_group())
+        return f"{left} left"
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        assert await engine.run(rounds, 3, timeout=20) == "0 left"
+        await assert_sound(engine)
+    assert await rounds(3) == "0 left", "outside of a run as in one"
+
+
+async def test_i10_a_request_to_go_on_that_leaves_a_group_with_a_failure_is_a_failure(url: str) -> None:
+    registry, undone = hf.Registry(), list[str]()
+
+    @hf.action(registry=registry)
+    async def undo() -> None:
+        undone.append("undone")
+
+    @hf.workflow(registry=registry)
+    async def torn() -> None:
+        hf.on_rollback(undo)
+
+        async def goes_on() -> None:
+            hf.continue_as(torn)
+
+        async def fails() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                raise LookupError("no room")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails())
+            group.create_task(goes_on())
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        with pytest.raises(hf.RunFailed):
+            await engine.run(torn, timeout=20)
+    assert undone == ["undone"]

@@ -125,6 +125,13 @@ class ContinueRequested(BaseException):
         self.call_kwargs = kwargs
 
 
+def request_to_go_on(error: BaseException) -> ContinueRequested | None:
+    """The request that an exception is, or that alone left a TaskGroup, which wraps what its tasks raise."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        (error,) = error.exceptions
+    return error if isinstance(error, ContinueRequested) else None
+
+
 class ActionCall(msgspec.Struct, frozen=True):
     """Run an action; gives its result. Its policy and queue are those of `action`, options included."""
 
