@@ -19,9 +19,11 @@ from holdfast.core.function_operations import (
     entry_bytes,
     entry_of,
 )
-from holdfast.core.queries import Attempts, EventsFor, HistoryPage, WaitersOf, WaitsOf
+from holdfast.core.queries import Attempts, EventsFor, HistoryPage, OpenWork, WaitersOf, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
+    CALL,
+    CANCELLED,
     CANCELLING,
     DEAD_EVENT,
     EVENTS,
@@ -100,6 +102,15 @@ def close(view: View, run: Run, addresses: frozenset[str] | None) -> Run:
         if addresses is None or wait.address in addresses:
             view.delete(WAITS, wait)
             run = replace(run, remaining=run.remaining - 1)
+    return run
+
+
+def end_calls(view: View, run: Run, nodes: frozenset[str] | None) -> Run:
+    """Nobody waits for these calls in the work table any more; None: for all of them. The caller writes the run."""
+    for work in view.find(OpenWork(run.id)):
+        if work.kind == CALL and (nodes is None or work.node in nodes):
+            run = replace(run, active=run.active - (work.status in (READY, LEASED)))
+            view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
     return run
 
 

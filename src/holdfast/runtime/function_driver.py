@@ -249,11 +249,12 @@ class FunctionDriver:
             step = Step()
             for outcome in function.take_outcomes():
                 step.add_outcome(outcome)
-            if not step.has_news:
+            if step.has_news:
+                if (await self._say(function, work, step, park=False)).run_status != PAUSED:
+                    return False
+            elif function.running:
                 await function.news.wait()
                 function.news.clear()
-            elif (await self._say(function, work, step, park=False)).run_status != PAUSED:
-                return False
         return True
 
     async def _say(self, function: LiveFunction, work: Work, step: Step, *, park: bool) -> Stepped:
@@ -268,6 +269,7 @@ class FunctionDriver:
             calls=tuple(step.calls),
             opens=tuple(step.opens),
             closes=tuple(step.closes),
+            withdraws=tuple(step.withdraws),
             children=tuple(step.children),
             refuses=tuple(step.refuses),
             unread=tuple(step.unread),

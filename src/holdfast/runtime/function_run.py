@@ -55,6 +55,7 @@ from holdfast.core.function_operations import (
     TIMER,
     Entry,
     Numbered,
+    QueuedCall,
     Rollback,
     Sent,
 )
@@ -186,7 +187,7 @@ class LiveFunction:
         self.refused = _NOTHING_REFUSED  # events that were not let in, by sequence, not yet recorded so
         self._behind = True  # what the code does has been done before: entries are left to deliver
         self._stored = _NOTHING_STORED
-        self.given_up: Sequence[str] = ()  # waits of the store that the code does not wait for any more
+        self.given_up: Sequence[str] = ()  # waits and calls of the store that the code does not wait for any more
         self.in_table = _NO_NAMES  # calls that are waited for and that somebody carries out from the work table
         self.unread: Sequence[int] = ()  # events that came for such a wait, by sequence: they are for the next one
         self._workflow = workflow
@@ -226,7 +227,8 @@ class LiveFunction:
         calls = [each for each in stored if each in asked_now and isinstance(asked_now[each].payload, ActionCall)]
         if calls:
             self.in_table = frozenset(calls)
-        # Given up by the code, and then the process died: no event must be taken for such a wait any more.
+        # Given up by the code, and then the process died: no event must be taken for such a wait any more, and no such
+        # call be made.
         self.given_up = tuple(address for address in stored if address not in self.loop.pending)
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], entries: Sequence[Numbered] = ()) -> None:
@@ -475,8 +477,12 @@ class LiveFunction:
         self.running[address] = task
 
     def take_outcomes(self) -> Sequence[Any]:
+        """What came of calls; but one that failed, and that the code has given up meanwhile, is not tried again."""
         outcomes, self.outcomes = self.outcomes, ()
-        return outcomes
+        return [each for each in outcomes if each.__class__ is not QueuedCall or self._waits_for(each)]
+
+    def _waits_for(self, call: QueuedCall) -> bool:
+        return call.address.rpartition("|")[2] in self.loop.pending
 
     def take_refused(self) -> Mapping[int, RefusedEvent]:
         refused, self.refused = self.refused, _NOTHING_REFUSED
