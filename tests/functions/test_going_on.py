@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,6 +11,11 @@ import pytest
 import holdfast as hf
 from holdfast.core.function_operations import Entry
 from tests.worker.support import assert_sound, engine_on, until
+
+
+@dataclass(frozen=True)
+class Counted:
+    letters: int
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -198,3 +204,33 @@ async def test_i10_a_request_to_go_on_that_leaves_a_group_with_a_failure_is_a_fa
         with pytest.raises(hf.RunFailed):
             await engine.run(torn, timeout=20)
     assert undone == ["undone"]
+
+
+async def test_i54_a_result_is_of_the_workflow_that_the_run_went_on_as(url: str) -> None:
+    """I14: whoever asks for it, by a handle, as a parent or by its end, decodes it as what was returned."""
+    registry = hf.Registry()
+
+    @hf.workflow(registry=registry)
+    async def counts(text: str) -> Counted:
+        return Counted(len(text))
+
+    @hf.workflow(registry=registry)
+    async def asks(times: int) -> str:
+        if times:
+            hf.continue_as(asks, times - 1)
+        hf.continue_as(counts, "abc")
+
+    @hf.workflow(registry=registry)
+    async def tells() -> list[str]:
+        called: Any = await asks(1)
+        child = await hf.start_child(asks, 0)
+        ended = await hf.wait_for(hf.ended(child))
+        again: Any = await child.result()
+        return [repr(each) for each in (called, ended.result, again)]
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle: hf.Handle[Any] = await engine.start(asks, 2)
+        assert await handle.result(timeout=20) == Counted(3)
+        assert await engine.get(handle.id).result(timeout=20) == Counted(3)
+        assert await engine.run(tells, timeout=20) == ["Counted(letters=3)"] * 3
+        await assert_sound(engine)

@@ -367,15 +367,15 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
         codec: str | None = None,
         *,
         codecs: Codecs = DEFAULT_CODECS,
+        result_codec: CallCodec | None = None,
     ) -> RunEnded[Any]:
-        """The end of a run won. `data` is its result, if it has one."""
+        """The end of a run won. `data` is its result, if it has one, and `result_codec` reads it, if it is known."""
         from holdfast.authoring.conditions import RunEnded
 
         if data is None:
             return RunEnded(run_id, status)
-        known = self.results.get(run_id)
-        if known is not None:
-            return RunEnded(run_id, status, known.decode_result(data, codec, codecs=codecs))
+        if result_codec is not None:
+            return RunEnded(run_id, status, result_codec.decode_result(data, codec, codecs=codecs))
         return RunEnded(run_id, status, codecs.decode(data, where=f"the result of run {run_id}", codec=codec))
 
 

@@ -25,6 +25,7 @@ from holdfast.core.rows import (
     CALL,
     CANCELLED,
     CANCELLING,
+    COMPLETED,
     DEAD_EVENT,
     EVENTS,
     FAILED,
@@ -62,6 +63,7 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     codec: str = "json"
     error: bytes | None = None
     workflow: str = ""
+    went_on_as: str = ""  # of a function: the workflow that it went on as, which the result is of
 
 
 _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
@@ -172,13 +174,16 @@ def park(view: View, run: Run, turn: Work, due: int | None) -> Run:
     return run
 
 
-def ended_value(run_id: str, run: Run | None) -> bytes:
+def ended_value(view: View, run_id: str, run: Run | None) -> bytes:
     """What is told of a run that has ended, or that never was."""
     if run is None:
         return msgspec.msgpack.encode(RunEnd(run=run_id, status="not found"))
     end = RunEnd(
         run=run.id, status=run.status, result=run.result, codec=run.codec, error=run.error, workflow=run.workflow
     )
+    if run.model == "function" and run.base and run.status == COMPLETED:
+        row: History | None = view.get(HISTORY, (run.id, run.base))
+        end = replace(end, went_on_as="" if row is None else entry_of(row.data).name)
     return msgspec.msgpack.encode(end)
 
 
@@ -221,7 +226,7 @@ def tell_waiters(view: View, run: Run) -> list[str]:
             kind=ENDED_RUN,
             name=wait.name,
             digest=wait.digest,
-            value=ended_value(run.id, run),
+            value=ended_value(view, run.id, run),
             source=run.id,
         )
         deliver(view, waiter, entry)

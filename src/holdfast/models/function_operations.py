@@ -248,7 +248,7 @@ class FunctionOperations:
         for awaited in wait.runs:
             other = view.run(awaited)
             if other is None or other.ended:
-                value = ended_value(awaited, other)
+                value = ended_value(view, awaited, other)
                 return append(
                     view,
                     run,

@@ -34,6 +34,7 @@ from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registered, Registry
 from holdfast.core.codec import (
     MAX_INT,
+    CallCodec,
     Codecs,
     ErrorRecord,
     decode_error,
@@ -412,16 +413,18 @@ class LiveFunction:
                     None if told is None else told.data,
                     None if told is None else told.codec,
                     codecs=self._codecs,
+                    result_codec=self._result_codec(end, request.results.get(end.run)),
                 )
             case Wait():
                 return request.time_reached()
             case _:
                 return None
 
-    def _child_result(self, name: str, end: RunEnd, codec: Any) -> Any:
+    def _child_result(self, name: str, end: RunEnd, codec: CallCodec | None) -> Any:
         if end.status == COMPLETED:
             if end.result is None:
                 return None
+            codec = self._result_codec(end, codec)
             if codec is not None:
                 return decode_stored_result(codec, self._codecs, end.result)
             plain = unlabelled(end.result)
@@ -441,6 +444,11 @@ class LiveFunction:
         )
         error.__cause__ = cause
         raise error
+
+    def _result_codec(self, end: RunEnd, asked: CallCodec | None) -> CallCodec | None:
+        """Of what a run returned, which may have gone on as another workflow; None if that is not known here."""
+        found: Any = self.registry.workflows.get(end.went_on_as) if end.went_on_as else None
+        return found.call if isinstance(found, Workflow) else None if end.went_on_as else asked
 
     @property
     def done(self) -> bool:
