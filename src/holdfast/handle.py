@@ -186,7 +186,7 @@ class Handle(Generic[R]):
 
     def _raise_outcome(self, row: Run, node: str | None) -> Never:
         record = None if row.error is None else decode_error(row.error)
-        cause = None if record is None else record.to_exception(known_exception)
+        cause = None if record is None else record.to_cause(known_exception)
         told, fix = row.reason or str(cause), ""
         if isinstance(cause, HoldfastError) and not isinstance(cause, RemoteError):  # its fix and ours are told as one
             told, fix = told.replace(f". Fix: {cause.hint}", ""), f"{cause.hint}; "

@@ -432,7 +432,7 @@ class LiveFunction:
         if end.status == CANCELLED:
             raise RunCancelled(f"child run {end.run} of {name} was cancelled", run_id=end.run, by=None)
         record = None if end.error is None else decode_error(end.error)
-        cause = None if record is None else record.to_exception(known_exception)
+        cause = None if record is None else record.to_cause(known_exception)
         became = "does not exist" if end.status == "not found" else f"failed: {_root(record)}"
         error = RunFailed(
             f"child run {end.run} of {name} {became}",
