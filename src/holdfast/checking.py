@@ -106,7 +106,8 @@ async def check_run(engine: Engine, run: Run) -> Checked:
     if run.model != "function":
         return await _check_dag(engine, run)
     try:
-        function = await replayed(engine.store, engine.definitions, engine.codecs, run)
+        limit = engine.settings.payload_limit_bytes
+        function = await replayed(engine.store, engine.definitions, engine.codecs, run, limit_bytes=limit)
     except HoldfastError as error:
         return Checked(run=run.id, workflow=run.workflow, verdict="breaks", difference=str(error))
     except Exception as error:  # a workflow's own code, run with a history that it was not written for

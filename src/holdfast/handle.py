@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from holdfast.core.errors import (
     UnknownWorkflow,
     UsageError,
 )
+from holdfast.core.function_operations import entry_of
 from holdfast.core.graph import Graph
 from holdfast.core.operations import (
     CancelRun,
@@ -38,7 +39,7 @@ from holdfast.core.operations import (
     SkipNode,
     StoreGraph,
 )
-from holdfast.core.queries import AllWork, ByAncestry, DefinitionById, WaitsOf
+from holdfast.core.queries import AllWork, ByAncestry, DefinitionById, HistoryPage, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
     CANCELLED,
@@ -164,7 +165,17 @@ class Handle(Generic[R]):
             row = await self._engine.watch.wait(self.id, wanted, timeout, settled=True)
         except TimeoutError:
             raise TimeoutError(f"run {self.id} has not ended after {timeout:g} s; it goes on") from None
-        return self._outcome(row, await self._failed_node(row) if row.status == FAILED else None)
+        if row.status == COMPLETED:
+            value: R = self._decoded(row, await self._ended_as(row))
+            return value
+        self._raise_outcome(row, await self._failed_node(row) if row.status == FAILED else None)
+
+    async def _ended_as(self, row: Run) -> str:
+        """The workflow that its result is of: a function may have gone on as another one."""
+        if row.model != "function" or not row.base:
+            return row.workflow
+        began = await self._engine.store.rows(HistoryPage(row.id, row.base - 1, 1))
+        return entry_of(began[0].data).name if began else row.workflow
 
     async def _failed_node(self, row: Run) -> str | None:
         """The name of the node that the run failed for; a function has none."""
@@ -175,12 +186,9 @@ class Handle(Generic[R]):
         known = None if graph is None else graph.by_id.get(to_blame or "")
         return to_blame if known is None else known.name
 
-    def _outcome(self, row: Run, node: str | None = None) -> R:
-        if row.status == COMPLETED:
-            value: R = self._decoded(row)
-            return value
+    def _raise_outcome(self, row: Run, node: str | None) -> Never:
         record = None if row.error is None else decode_error(row.error)
-        cause = None if record is None else record.to_exception(known_exception)
+        cause = None if record is None else record.to_cause(known_exception)
         told, fix = row.reason or str(cause), ""
         if isinstance(cause, HoldfastError) and not isinstance(cause, RemoteError):  # its fix and ours are told as one
             told, fix = told.replace(f". Fix: {cause.hint}", ""), f"{cause.hint}; "
@@ -206,8 +214,8 @@ class Handle(Generic[R]):
             hint=f"{fix}`{command}` goes on, retrying what failed; result(wait_paused=True) waits for that",
         ) from cause
 
-    def _decoded(self, row: Run) -> Any:
-        found = self._engine.definitions.thing(row.workflow)
+    def _decoded(self, row: Run, workflow: str) -> Any:
+        found = self._engine.definitions.thing(workflow)
         if row.result is None or (isinstance(found, type) and issubclass(found, Dag)):
             return None
         if isinstance(found, Action | Workflow | Flow):

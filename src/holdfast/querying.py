@@ -18,7 +18,8 @@ async def answer_query(engine: Engine, run: Run, name: str) -> Any:
         raise UsageError(f"run {run.id} of {run.workflow} is no function", hint="only workflows expose anything")
     from holdfast.runtime.function_driver import replayed  # heavy, and only for those who ask
 
-    function = await replayed(engine.store, engine.definitions, engine.codecs, run)
+    limit = engine.settings.payload_limit_bytes
+    function = await replayed(engine.store, engine.definitions, engine.codecs, run, limit_bytes=limit)
     try:
         return contextvars.copy_context().run(function.query, name)  # what it sets is not the caller's
     finally:

@@ -25,7 +25,7 @@ from holdfast.core.operations import (
     RetryRun,
     StartRun,
 )
-from holdfast.core.rows import EVENTS, HISTORY, LEASED, RUNS, WAITS, WORK, Run, Work
+from holdfast.core.rows import EVENTS, HISTORY, LEASED, OPEN_WORK, RUNS, WAITS, WORK, Run, Work
 from holdfast.store.contract import ClaimRequest
 from holdfast.store.memory import MemoryStore
 from tests.functions.kernel_moves import (
@@ -172,6 +172,10 @@ class _Writer:
         entries: tuple[Entry, ...] = () if park and chance.random() < 0.8 else self._results()
         children = tuple(self._child(run) for _ in range(chance.choice([0, 0, 0, 0, 1, 2])))
         awaited = tuple(wait(f"0#{self._next()}", runs=(child.run,)) for child in children if chance.random() < 0.7)
+        open_work = [
+            work for work in self.store.tables[WORK].values() if work.run == run.id and work.status in OPEN_WORK
+        ]
+        calls = sorted(work.node for work in open_work if work.node != TURN)
         unread = [row.sequence for row in self.store.tables[HISTORY].values() if row.run == run.id]
         return turn(
             run.id,
@@ -182,6 +186,7 @@ class _Writer:
             ),
             opens=(*awaited, *self._opens(run, runs)),
             closes=tuple(address for address in waits if chance.random() < 0.15),
+            withdraws=tuple(node for node in calls if chance.random() < 0.15),
             children=children,
             unread=tuple(sequence for sequence in unread if chance.random() < 0.03),
             park=park,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 
 import pytest
 
@@ -100,4 +101,40 @@ async def test_i3_what_every_attempt_raised_can_be_reached_from_the_failure(shar
             await engine.run(order_and_fail, timeout=10)
         assert isinstance(failed.value.cause, hf.RunFailed)
         assert [str(each) for each in failed.value.cause.attempts] == wanted
+        await assert_sound(engine)
+
+
+async def test_i54_what_is_no_exception_is_the_cause_under_its_own_name(shared_url: str) -> None:
+    """I54: SystemExit is built in, so nobody has to import anything for it; it is told, and never raised."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def leaves() -> None:
+        sys.exit(3)
+
+    @hf.workflow(registry=registry)
+    async def quits() -> None:
+        sys.exit(2)
+
+    @hf.workflow(registry=registry)
+    async def asks() -> None:
+        await quits()
+
+    @hf.workflow(registry=registry)
+    async def calls() -> None:
+        await leaves()
+
+    async with engine_on(shared_url, registry) as engine, engine.worker():
+        causes: list[BaseException | None] = []
+        for workflow in (quits, asks, calls):
+            with pytest.raises(hf.RunFailed) as failed:
+                await engine.run(workflow, timeout=10)
+            causes.append(failed.value.cause)
+        own, of_child, of_action = causes
+        assert type(own) is SystemExit
+        assert own.code == 2
+        assert isinstance(of_child, hf.RunFailed)
+        assert type(of_child.cause) is SystemExit
+        assert isinstance(of_action, RuntimeError)
+        assert type(of_action.__cause__) is SystemExit
         await assert_sound(engine)

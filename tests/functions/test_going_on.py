@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,6 +11,11 @@ import pytest
 import holdfast as hf
 from holdfast.core.function_operations import Entry
 from tests.worker.support import assert_sound, engine_on, until
+
+
+@dataclass(frozen=True)
+class Counted:
+    letters: int
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -137,3 +144,93 @@ async def test_i10_a_rollback_of_an_earlier_call_whose_action_is_gone_is_noted_a
         (row,) = await engine.store.runs([handle.id])
         assert b"its rollback gone failed: MissingJob" in (row.error or b"")
     assert undone == ["one"]
+
+
+async def test_i54_a_task_of_a_group_may_go_on_as_another_call_as_one_of_a_gather_may(url: str) -> None:
+    """The group cancels the other tasks and wraps what left this one: it is the request all the same."""
+    registry = hf.Registry()
+
+    @hf.workflow(registry=registry)
+    async def rounds(left: int) -> str:
+        async def one_of_several() -> None:
+            hf.continue_as(rounds, left - 1)
+
+        async def asks_in_a_group() -> None:
+            async with asyncio.TaskGroup() as inner:
+                inner.create_task(one_of_several())
+
+        if left == 3:
+            await asyncio.gather(one_of_several(), asyncio.sleep(60))
+        if left == 2:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(one_of_several())
+                group.create_task(asyncio.sleep(60))
+        if left == 1:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asks_in_a_group())
+        return f"{left} left"
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        assert await engine.run(rounds, 3, timeout=20) == "0 left"
+        await assert_sound(engine)
+    assert await rounds(3) == "0 left", "outside of a run as in one"
+
+
+async def test_i10_a_request_to_go_on_that_leaves_a_group_with_a_failure_is_a_failure(url: str) -> None:
+    registry, undone = hf.Registry(), list[str]()
+
+    @hf.action(registry=registry)
+    async def undo() -> None:
+        undone.append("undone")
+
+    @hf.workflow(registry=registry)
+    async def torn() -> None:
+        hf.on_rollback(undo)
+
+        async def goes_on() -> None:
+            hf.continue_as(torn)
+
+        async def fails() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                raise LookupError("no room")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails())
+            group.create_task(goes_on())
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        with pytest.raises(hf.RunFailed):
+            await engine.run(torn, timeout=20)
+    assert undone == ["undone"]
+
+
+async def test_i54_a_result_is_of_the_workflow_that_the_run_went_on_as(url: str) -> None:
+    """I14: whoever asks for it, by a handle, as a parent or by its end, decodes it as what was returned."""
+    registry = hf.Registry()
+
+    @hf.workflow(registry=registry)
+    async def counts(text: str) -> Counted:
+        return Counted(len(text))
+
+    @hf.workflow(registry=registry)
+    async def asks(times: int) -> str:
+        if times:
+            hf.continue_as(asks, times - 1)
+        hf.continue_as(counts, "abc")
+
+    @hf.workflow(registry=registry)
+    async def tells() -> list[str]:
+        called: Any = await asks(1)
+        child = await hf.start_child(asks, 0)
+        ended = await hf.wait_for(hf.ended(child))
+        again: Any = await child.result()
+        return [repr(each) for each in (called, ended.result, again)]
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle: hf.Handle[Any] = await engine.start(asks, 2)
+        assert await handle.result(timeout=20) == Counted(3)
+        assert await engine.get(handle.id).result(timeout=20) == Counted(3)
+        assert await engine.run(tells, timeout=20) == ["Counted(letters=3)"] * 3
+        await assert_sound(engine)

@@ -85,6 +85,7 @@ DEAD = [*LEASED, KillWork(**AT, error=b"{}")]
 FUNCTION = StartRun(run="r", workflow="f", model="function", offer=Offer(worker="w", room=1, queues=("default",)))
 AT_TURN: dict[str, Any] = AT | {"node": TURN}
 WAIT = OpenWait(address="#1", name="wait", digest="d", events=("go",))
+CALL = QueuedCall(address="#1", action="a", name="a", digest="d", queue="q", payload=b"", codec="json")
 WAITING = [FUNCTION, TakeTurn(**AT_TURN, known=0, opens=(WAIT,), park=True)]
 
 AWAIT = AwaitEvents(**AT | {"node": "wait_for"}, events=("go",))
@@ -169,14 +170,10 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
         [FUNCTION],
         TakeTurn(**AT_TURN, known=0, entries=(Entry(address="#1", kind="result", name="a", value=b"1"),)),
     ),
-    "turn, a queued call": (
-        [FUNCTION],
-        TakeTurn(
-            **AT_TURN,
-            known=0,
-            calls=(QueuedCall(address="#1", action="a", name="a", digest="d", queue="q", payload=b"", codec="json"),),
-            park=True,
-        ),
+    "turn, a queued call": ([FUNCTION], TakeTurn(**AT_TURN, known=0, calls=(CALL,), park=True)),
+    "turn, a queued call that is given up": (
+        [FUNCTION, TakeTurn(**AT_TURN, known=0, calls=(CALL,))],
+        TakeTurn(**AT_TURN, known=0, withdraws=("#1",), park=True),
     ),
     "turn, a wait": ([FUNCTION], TakeTurn(**AT_TURN, known=0, opens=(WAIT,), park=True)),
     "turn, a wait whose event is there": (

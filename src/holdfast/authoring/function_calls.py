@@ -125,6 +125,13 @@ class ContinueRequested(BaseException):
         self.call_kwargs = kwargs
 
 
+def request_to_go_on(error: BaseException) -> ContinueRequested | None:
+    """The request that an exception is, or that alone left a TaskGroup, which wraps what its tasks raise."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        (error,) = error.exceptions
+    return error if isinstance(error, ContinueRequested) else None
+
+
 class ActionCall(msgspec.Struct, frozen=True):
     """Run an action; gives its result. Its policy and queue are those of `action`, options included."""
 
@@ -360,15 +367,15 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
         codec: str | None = None,
         *,
         codecs: Codecs = DEFAULT_CODECS,
+        result_codec: CallCodec | None = None,
     ) -> RunEnded[Any]:
-        """The end of a run won. `data` is its result, if it has one."""
+        """The end of a run won. `data` is its result, if it has one, and `result_codec` reads it, if it is known."""
         from holdfast.authoring.conditions import RunEnded
 
         if data is None:
             return RunEnded(run_id, status)
-        known = self.results.get(run_id)
-        if known is not None:
-            return RunEnded(run_id, status, known.decode_result(data, codec, codecs=codecs))
+        if result_codec is not None:
+            return RunEnded(run_id, status, result_codec.decode_result(data, codec, codecs=codecs))
         return RunEnded(run_id, status, codecs.decode(data, where=f"the result of run {run_id}", codec=codec))
 
 

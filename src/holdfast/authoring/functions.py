@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Never, ParamSpec, Protocol, TypeVar, cas
 
 from holdfast.authoring.actions import UNSET, Bound, Unset, check_function
 from holdfast.authoring.context import current, entered_function, is_running
-from holdfast.authoring.function_calls import Call, ChildCall, ContinueRequested, running_function
+from holdfast.authoring.function_calls import Call, ChildCall, request_to_go_on, running_function
 from holdfast.authoring.plain_run import PlainRun
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import MAX_INT, CallCodec
@@ -110,13 +110,14 @@ class Workflow(Generic[P, R]):
             try:
                 with entered_function(run):
                     return cast(R, await workflow.fn(*call_args, **call_kwargs))
-            except ContinueRequested as request:
-                workflow, call_args, call_kwargs = request.workflow, request.call_args, request.call_kwargs
             except GeneratorExit:  # it is being closed, and may not await any more
                 raise
             except BaseException as error:
-                await run.roll_back(error)
-                raise
+                request = request_to_go_on(error)
+                if request is None:
+                    await run.roll_back(error)
+                    raise
+                workflow, call_args, call_kwargs = request.workflow, request.call_args, request.call_kwargs
 
     def options(self, *, queue: str | Unset | None = UNSET, **unknown: Never) -> Workflow[P, R]:
         """A copy of the workflow with another queue, for one call or one start. The registered one stays."""

@@ -111,7 +111,8 @@ async def _replayed(engine: Engine, row: Run) -> tuple[str, str]:
     from holdfast.runtime.function_driver import replayed
 
     try:
-        function = await replayed(engine.store, engine.definitions, engine.codecs, row)
+        limit = engine.settings.payload_limit_bytes
+        function = await replayed(engine.store, engine.definitions, engine.codecs, row, limit_bytes=limit)
     except HoldfastError as error:
         return error.message, ""
     except Exception as error:  # the workflow's own code, with a history that it was not written for
@@ -138,7 +139,7 @@ def _ended(engine: Engine, row: Run, function: LiveFunction) -> tuple[str, str]:
         return _failed(engine, row, function)
     if not function.done:
         return "the run completed, and this code goes on where that ended", ""
-    ended = function.ended(engine.settings.payload_limit_bytes)
+    ended = function.ended()
     if ended.error is not None:
         return f"the run completed, and this code ends with {type(ended.error).__name__}: {ended.error}", ""
     then, now = _result(engine, row.result), _result(engine, ended.result)
@@ -153,7 +154,7 @@ def _failed(engine: Engine, row: Run, function: LiveFunction) -> tuple[str, str]
     if not function.done:
         stuck = function.loop.stuck()
         return ("", goes_on) if stuck is None else (stuck, "")
-    ended = function.ended(engine.settings.payload_limit_bytes)
+    ended = function.ended()
     if ended.error is None:
         return "", f"this code ends well, and {goes_on}"
     return "", f"it ends with {type(ended.error).__name__}: {one_line(str(ended.error), VALUE_WIDTH)}"

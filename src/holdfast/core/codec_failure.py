@@ -40,6 +40,7 @@ KnownClasses = Callable[[str], type | None]
 
 
 ExceptionClass: TypeAlias = type[Exception]  # in a record, `type` is a field
+AnyExceptionClass: TypeAlias = type[BaseException]
 
 
 class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,8 +85,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """
         exception = self._rebuilt(known) or RemoteError(self.type, self.message, self.traceback)
         if self.cause is not None and exception.__cause__ is None:
-            exception.__cause__ = self.cause.to_exception(known)
-        if isinstance(exception, RunFailed) and exception.cause is None and isinstance(exception.__cause__, Exception):
+            exception.__cause__ = self.cause.to_cause(known)
+        if isinstance(exception, RunFailed) and exception.cause is None and exception.__cause__ is not None:
             exception.cause = exception.__cause__
             exception.attempts = () if self.cause is None else self.cause.attempts(exception.cause, known)
         if self.earlier:
@@ -93,7 +94,17 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
                 exception.__dict__[_CARRIED] = self.earlier
         return exception
 
-    def attempts(self, last: Exception, known: KnownClasses = lambda qualified: None) -> tuple[Exception, ...]:
+    def to_cause(self, known: KnownClasses = lambda qualified: None) -> BaseException:
+        """As `to_exception`, for what is told and never raised: SystemExit and its like may be themselves there."""
+        with suppress(Exception):
+            kind = self._class(known)
+            if kind is not None and not issubclass(kind, Exception):
+                told = kind(*(self.arguments or ()))
+                if type(told) is kind and _message(told) == self.message:
+                    return told
+        return self.to_exception(known)
+
+    def attempts(self, last: BaseException, known: KnownClasses = lambda qualified: None) -> tuple[BaseException, ...]:
         """What each attempt raised, the oldest first; `last` is this record's own exception."""
         return (*(each.to_exception(known) for each in self.earlier), last)
 
@@ -120,9 +131,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def _rebuilt(self, known: KnownClasses) -> Exception | None:
         try:
-            module, _, name = self.qualified.rpartition(".")
-            kind = getattr(builtins, name, None) if module == "builtins" else known(self.qualified)
-            if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            kind = self._class(known)
+            if kind is None or not issubclass(kind, Exception):
                 return None
             if self.members:
                 if kind is not ExceptionGroup:
@@ -139,6 +149,11 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
                 if self._is_told_by(exception, kind):
                     return exception
         return self.stand_in(kind)
+
+    def _class(self, known: KnownClasses) -> AnyExceptionClass | None:
+        module, _, name = self.qualified.rpartition(".")
+        kind = getattr(builtins, name, None) if module == "builtins" else known(self.qualified)
+        return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None
 
     def _with_state(self, exception: Exception, arguments: tuple[object, ...] | None = None) -> Exception:
         if arguments is not None:

@@ -105,6 +105,7 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     closes: tuple[str, ...] = ()  # addresses of waits that are over: their time came, or the code gave them up
     children: tuple[StartRun, ...] = ()
     refuses: tuple[Refusal, ...] = ()  # what came in and was not let in: dead letters, and their waits open again
+    withdraws: tuple[str, ...] = ()  # nodes of calls in the work table that the code gave up: nobody makes them now
     unread: tuple[int, ...] = ()  # entries whose events the code had given up: they go back to the run's queue
     park: bool = False
     due: int | None = None  # when a parked function has to be woken at the latest
@@ -112,7 +113,7 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
 
     @property
     def locked(self) -> bool:  # type: ignore[override]  # it depends on what is asked for
-        return bool(self.opens or self.closes or self.children or self.refuses or self.unread)
+        return bool(self.opens or self.closes or self.withdraws or self.children or self.refuses or self.unread)
 
     @property
     def runs(self) -> tuple[str, ...]:

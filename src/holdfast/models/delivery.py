@@ -19,10 +19,13 @@ from holdfast.core.function_operations import (
     entry_bytes,
     entry_of,
 )
-from holdfast.core.queries import Attempts, EventsFor, HistoryPage, WaitersOf, WaitsOf
+from holdfast.core.queries import Attempts, EventsFor, HistoryPage, OpenWork, WaitersOf, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
+    CALL,
+    CANCELLED,
     CANCELLING,
+    COMPLETED,
     DEAD_EVENT,
     EVENTS,
     FAILED,
@@ -60,6 +63,7 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     codec: str = "json"
     error: bytes | None = None
     workflow: str = ""
+    went_on_as: str = ""  # of a function: the workflow that it went on as, which the result is of
 
 
 _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
@@ -100,6 +104,15 @@ def close(view: View, run: Run, addresses: frozenset[str] | None) -> Run:
         if addresses is None or wait.address in addresses:
             view.delete(WAITS, wait)
             run = replace(run, remaining=run.remaining - 1)
+    return run
+
+
+def end_calls(view: View, run: Run, nodes: frozenset[str] | None) -> Run:
+    """Nobody waits for these calls in the work table any more; None: for all of them. The caller writes the run."""
+    for work in view.find(OpenWork(run.id)):
+        if work.kind == CALL and (nodes is None or work.node in nodes):
+            run = replace(run, active=run.active - (work.status in (READY, LEASED)))
+            view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
     return run
 
 
@@ -161,13 +174,16 @@ def park(view: View, run: Run, turn: Work, due: int | None) -> Run:
     return run
 
 
-def ended_value(run_id: str, run: Run | None) -> bytes:
+def ended_value(view: View, run_id: str, run: Run | None) -> bytes:
     """What is told of a run that has ended, or that never was."""
     if run is None:
         return msgspec.msgpack.encode(RunEnd(run=run_id, status="not found"))
     end = RunEnd(
         run=run.id, status=run.status, result=run.result, codec=run.codec, error=run.error, workflow=run.workflow
     )
+    if run.model == "function" and run.base and run.status == COMPLETED:
+        row: History | None = view.get(HISTORY, (run.id, run.base))
+        end = replace(end, went_on_as="" if row is None else entry_of(row.data).name)
     return msgspec.msgpack.encode(end)
 
 
@@ -210,7 +226,7 @@ def tell_waiters(view: View, run: Run) -> list[str]:
             kind=ENDED_RUN,
             name=wait.name,
             digest=wait.digest,
-            value=ended_value(run.id, run),
+            value=ended_value(view, run.id, run),
             source=run.id,
         )
         deliver(view, waiter, entry)

@@ -24,7 +24,6 @@ from holdfast.core.rows import (
     DEAD,
     FAILED,
     GATE_DUE,
-    LEASED,
     READY,
     RUNNING,
     RUNS,
@@ -34,7 +33,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.delivery import append, close, deliver, turn_of, wake
+from holdfast.models.delivery import append, close, deliver, end_calls, turn_of, wake
 from holdfast.models.machine import Definitions, Handing, end_run, make_ready, record
 
 
@@ -89,11 +88,7 @@ class FunctionMachine:
         if run.started is None and turn is not None and turn.status == READY:  # its code has not begun: nothing to undo
             end_run(view, record(view, run, "cancel requested", by=by), CANCELLED, reason=f"cancelled by {by}")
             return
-        run = close(view, run, None)
-        for work in view.find(OpenWork(run.id)):
-            if work.kind == CALL:
-                run = replace(run, active=run.active - (work.status in (READY, LEASED)))
-                view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
+        run = end_calls(view, close(view, run, None), None)
         run = replace(run, status=CANCELLING, token=run.token + 1, reason=f"cancelled by {by}")
         run = append(view, run, Entry(address="", kind=CANCEL, name=by))
         wake(view, run, fence=True)

@@ -35,7 +35,7 @@ from holdfast.core.function_operations import (
     stored_event_id,
 )
 from holdfast.core.operations import RECORDED, REPEATED, CompleteWork, Operation, Settled
-from holdfast.core.queries import AllWork, OpenWork, WaitsOf
+from holdfast.core.queries import AllWork, WaitsOf
 from holdfast.core.rows import (
     CALL,
     CANCELLED,
@@ -60,7 +60,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.delivery import append, close, ended_value, numbered, park
+from holdfast.models.delivery import append, close, end_calls, ended_value, numbered, park
 from holdfast.models.event_operations import oldest_queued, taken, wait_of
 from holdfast.models.lifecycle import Lifecycle
 from holdfast.models.machine import mark_running
@@ -118,6 +118,8 @@ class FunctionOperations:
             run = append(view, run, entry)
         if op.closes:
             run = close(view, run, frozenset(op.closes))
+        if op.withdraws and run.active > 1:  # else there is nothing but its turn
+            run = end_calls(view, run, frozenset(op.withdraws))
         for refusal in op.refuses:
             self._refuse(view, run, refusal)
         for sequence in op.unread:
@@ -247,7 +249,7 @@ class FunctionOperations:
         for awaited in wait.runs:
             other = view.run(awaited)
             if other is None or other.ended:
-                value = ended_value(awaited, other)
+                value = ended_value(view, awaited, other)
                 return append(
                     view,
                     run,
@@ -343,11 +345,7 @@ class FunctionOperations:
         )
         run = append(view, run, began)
         run = replace(run, base=run.entries)
-        for work in view.find(OpenWork(run.id)) if run.active > 1 else ():  # calls that nobody waits for any more
-            if work.kind == CALL:
-                run = replace(run, active=run.active - 1)
-                view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
-        view.put(RUNS, run)
+        view.put(RUNS, end_calls(view, run, None) if run.active > 1 else run)
         return Settled(verdict=RECORDED, run_status=run.status)
 
 

@@ -399,7 +399,8 @@ class Lifecycle:
             run.gave_up == 0 and run.on_failure != "skip" and work.kind not in NOT_TO_BLAME
         ):  # else the run is not to blame for it
             label = self.machines[run.model].label(view, run, work.node, self.definitions)
-            run = replace(run, error=work.error, reason=why(work, label))
+            # I10: one that was cancelled has that as its reason, whatever its code raised on the way out.
+            run = replace(run, error=work.error, reason=run.reason if run.status == CANCELLING else why(work, label))
         run = replace(run, gave_up=run.gave_up + 1)
         view.put(RUNS, run)
         handing = Handing(None)

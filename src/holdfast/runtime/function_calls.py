@@ -63,6 +63,7 @@ class Step(msgspec.Struct, eq=False):
     calls: Sequence[QueuedCall] = ()
     opens: Sequence[OpenWait] = ()
     closes: Sequence[str] = ()
+    withdraws: Sequence[str] = ()
     children: Sequence[StartRun] = ()
     refuses: Sequence[Refusal] = ()
     unread: Sequence[int] = ()
@@ -71,7 +72,14 @@ class Step(msgspec.Struct, eq=False):
     @property
     def has_news(self) -> bool:
         return bool(
-            self.entries or self.calls or self.opens or self.closes or self.children or self.refuses or self.unread
+            self.entries
+            or self.calls
+            or self.opens
+            or self.closes
+            or self.withdraws
+            or self.children
+            or self.refuses
+            or self.unread
         )
 
     def add_outcome(self, outcome: Outcome) -> None:
@@ -137,11 +145,15 @@ class CallRunner:
     def plan(self, function: LiveFunction, run: Run) -> Step:
         """Start what is new, and say what of it the store must know."""
         step = Step(closes=function.given_up, unread=function.unread)
+        if function.given_up:  # waits and calls: the store knows which
+            step.withdraws = [node_of(function.base, address) for address in function.given_up]
         function.given_up = function.unread = ()
         for given_up in function.loop.withdrawn_requests():
             task = function.running.pop(given_up.address, None)
             if task is not None:
                 task.cancel()
+            elif isinstance(given_up.payload, ActionCall):  # in the work table, unless it has just come to its end
+                step.withdraws = extended(step.withdraws, node_of(function.base, given_up.address))
             function.deadlines.pop(given_up.address, None)
             if given_up.address in function.opened:
                 function.opened.discard(given_up.address)
@@ -179,8 +191,8 @@ class CallRunner:
         self, function: LiveFunction, pending: Pending, work: Awaitable[Outcome], step: Step, alone: bool
     ) -> None:
         # A lone call needs no task of its own, as nothing else of the function is going on. A wait that was
-        # given up is closed first: it must not take events while the call runs.
-        quiet = not function.running and not function.opened and not step.closes
+        # given up is closed first, as it must not take events while the call runs, and so is a call in the work table.
+        quiet = not function.running and not function.opened and not step.closes and not step.withdraws
         if alone and quiet and function.next_due() is None:
             step.inline = work
             return

@@ -49,7 +49,7 @@ from holdfast.core.operations import (
     Settled,
 )
 from holdfast.core.queries import OpenWork, WaitsOf
-from holdfast.core.rows import CALL, HISTORY, PAUSED, History, Run, Work
+from holdfast.core.rows import CALL, CANCELLING, HISTORY, PAUSED, History, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.core.settings import Settings
 from holdfast.runtime.definitions import RegistryDefinitions
@@ -172,12 +172,21 @@ class FunctionDriver:
         """The function with everything delivered that is recorded."""
         _, function = self._resting.pop(run.id, (0.0, None))
         noted = self._noted.pop(run.id, [])
-        if function is not None and function.base != run.base:
+        # A cancel that came while it rolled back has ended its calls in the work table: a replay asks for them again.
+        cut_off = run.status == CANCELLING and function is not None and function.rolls_back
+        if function is not None and (function.base != run.base or (cut_off and not function.cancelled_at)):
             function.evict()
             function = None
         if function is None:
             self._watchdog.start()
-            function = await begun(self._store, self._definitions, self._calls.codecs, run, self._watchdog)
+            function = await begun(
+                self._store,
+                self._definitions,
+                self._calls.codecs,
+                run,
+                limit_bytes=self._calls.payload_limit_bytes,
+                watchdog=self._watchdog,
+            )
             function.loop.on_fault = function.wake
         elif run.entries > function.known:  # somebody else may have driven it meanwhile
             function.replay((), await stored_requests(self._store, run), behind=True)
@@ -240,11 +249,12 @@ class FunctionDriver:
             step = Step()
             for outcome in function.take_outcomes():
                 step.add_outcome(outcome)
-            if not step.has_news:
+            if step.has_news:
+                if (await self._say(function, work, step, park=False)).run_status != PAUSED:
+                    return False
+            elif function.running:
                 await function.news.wait()
                 function.news.clear()
-            elif (await self._say(function, work, step, park=False)).run_status != PAUSED:
-                return False
         return True
 
     async def _say(self, function: LiveFunction, work: Work, step: Step, *, park: bool) -> Stepped:
@@ -259,6 +269,7 @@ class FunctionDriver:
             calls=tuple(step.calls),
             opens=tuple(step.opens),
             closes=tuple(step.closes),
+            withdraws=tuple(step.withdraws),
             children=tuple(step.children),
             refuses=tuple(step.refuses),
             unread=tuple(step.unread),
@@ -307,7 +318,7 @@ class FunctionDriver:
     # -- the end of a turn
 
     async def _end(self, function: LiveFunction, work: Work, leased_at: int) -> Settled | None:
-        ended: Ended = function.ended(self._calls.payload_limit_bytes)
+        ended: Ended = function.ended()
         key: dict[str, Any] = {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
         if ended.continued is not None:
             workflow, data, codec = ended.continued
@@ -360,6 +371,8 @@ async def begun(
     definitions: RegistryDefinitions,
     codecs: Codecs,
     run: Run,
+    *,
+    limit_bytes: int,
     watchdog: RunWatchdog | None = None,
 ) -> LiveFunction:
     """The function of a run with everything delivered that is recorded since it began, or went on as another call."""
@@ -381,7 +394,9 @@ async def begun(
         raise MissingJob(f"workflow {name} is not registered here", hint="import its module in this worker")
     from holdfast.runtime.function_run import LiveFunction  # with a loop of its own, for those who have functions
 
-    function = LiveFunction(run, found, definitions.registry, codecs=codecs, now_us=at, watchdog=watchdog)
+    function = LiveFunction(
+        run, found, definitions.registry, codecs=codecs, limit_bytes=limit_bytes, now_us=at, watchdog=watchdog
+    )
     function.loop.seed = seed
     args, kwargs = found.call.decode_call(data, codec, codecs=codecs)
     entries = _entries(row for row in rows if row.sequence > run.base) if rows else []
@@ -420,9 +435,11 @@ async def catch_up(store: Store, function: LiveFunction, rows: list[History] | N
     function.known = max(function.known, last)
 
 
-async def replayed(store: Store, definitions: RegistryDefinitions, codecs: Codecs, run: Run) -> LiveFunction:
+async def replayed(
+    store: Store, definitions: RegistryDefinitions, codecs: Codecs, run: Run, *, limit_bytes: int
+) -> LiveFunction:
     """The function as its history leaves it, with nothing started. Evict it afterwards."""
-    function = await begun(store, definitions, codecs, run)
+    function = await begun(store, definitions, codecs, run, limit_bytes=limit_bytes)
     try:
         function.caught_up()
     except BaseException:

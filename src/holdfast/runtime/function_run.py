@@ -28,11 +28,13 @@ from holdfast.authoring.function_calls import (
     SendCall,
     SideEffect,
     Wait,
+    request_to_go_on,
 )
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registered, Registry
 from holdfast.core.codec import (
     MAX_INT,
+    CallCodec,
     Codecs,
     ErrorRecord,
     decode_error,
@@ -54,6 +56,7 @@ from holdfast.core.function_operations import (
     TIMER,
     Entry,
     Numbered,
+    QueuedCall,
     Rollback,
     Sent,
 )
@@ -148,10 +151,10 @@ class LiveFunction:
     """A function that is driven here, or waits here for its next turn. Implements `FunctionRun` for its code."""
 
     __slots__ = (
-        "_asked_unpatched", "_behind", "_codecs", "_ended_by", "_outer", "_patches", "_rollbacks",
+        "_asked_unpatched", "_behind", "_codecs", "_ended_by", "_limit_bytes", "_outer", "_patches", "_rollbacks",
         "_stored", "_workflow", "base", "cancelled_at", "deadlines", "exposed", "given_up", "in_table", "known",
-        "long_from", "loop", "losses", "new_patches", "news", "opened", "outcomes", "refused", "registry", "run_id",
-        "running", "unread", "workflow_name",
+        "long_from", "loop", "losses", "new_patches", "news", "opened", "outcomes", "refused", "registry", "rolls_back",
+        "run_id", "running", "unread", "workflow_name",
     )  # fmt: skip
 
     def __init__(
@@ -161,6 +164,7 @@ class LiveFunction:
         registry: Registry,
         *,
         codecs: Codecs,
+        limit_bytes: int,
         now_us: int,
         watchdog: RunWatchdog | None = None,
     ) -> None:
@@ -170,6 +174,7 @@ class LiveFunction:
         self.base = run.base
         self.known = run.base
         self.cancelled_at = 0  # the entry that told it of a cancel
+        self.rolls_back = False
         self.losses = 0  # how often its calls were begun by drivers that died before anything of it was recorded
         self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
@@ -183,11 +188,12 @@ class LiveFunction:
         self.refused = _NOTHING_REFUSED  # events that were not let in, by sequence, not yet recorded so
         self._behind = True  # what the code does has been done before: entries are left to deliver
         self._stored = _NOTHING_STORED
-        self.given_up: Sequence[str] = ()  # waits of the store that the code does not wait for any more
+        self.given_up: Sequence[str] = ()  # waits and calls of the store that the code does not wait for any more
         self.in_table = _NO_NAMES  # calls that are waited for and that somebody carries out from the work table
         self.unread: Sequence[int] = ()  # events that came for such a wait, by sequence: they are for the next one
         self._workflow = workflow
         self._codecs = codecs
+        self._limit_bytes = limit_bytes
         self._ended_by = 0
         self._rollbacks: list[ActionCall | Rollback] | None = None
         self._patches = _NO_NAMES
@@ -222,7 +228,8 @@ class LiveFunction:
         calls = [each for each in stored if each in asked_now and isinstance(asked_now[each].payload, ActionCall)]
         if calls:
             self.in_table = frozenset(calls)
-        # Given up by the code, and then the process died: no event must be taken for such a wait any more.
+        # Given up by the code, and then the process died: no event must be taken for such a wait any more, and no such
+        # call be made.
         self.given_up = tuple(address for address in stored if address not in self.loop.pending)
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], entries: Sequence[Numbered] = ()) -> None:
@@ -232,24 +239,44 @@ class LiveFunction:
         self.loop.begin(lambda: self._main(args, kwargs), context=context)
         self.deliver(entries)
 
-    async def _main(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    async def _main(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """The function, and its result as it is stored: one that cannot be is a failure like any other."""
         with entered_function(self):
             try:
-                return await self._workflow.fn(*args, **kwargs)
-            except (ContinueRequested, GeneratorExit):
+                value = await self._workflow.fn(*args, **kwargs)
+                if self.cancelled_at:  # I10: it has had its last turn, whatever its code makes of that
+                    raise asyncio.CancelledError
+                return encode_stored_result(self._workflow.call, self._codecs, self._limit_bytes, value)
+            except GeneratorExit:
                 raise
             except BaseException as error:
-                await self._roll_back(error)
+                if self.cancelled_at or request_to_go_on(error) is None:
+                    await self._roll_back(error)
                 raise
 
     async def _roll_back(self, cause: BaseException) -> None:
         """Undo in reverse. One that fails is noted on the cause, and does not keep the others from running."""
+        self.rolls_back = True
         while self._rollbacks:
             undo = self._rollbacks.pop()
             try:
                 await self.call(self._undoing(undo) if isinstance(undo, Rollback) else undo)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
                 cause.add_note(f"its rollback {undo.name} failed: {type(error).__name__}: {error}")
+
+    async def _undo_what_was_done(self) -> Never:
+        """Its code had come to an end that was never committed, because a cancel was first."""
+        with entered_function(self):
+            cancelled = asyncio.CancelledError()
+            await self._roll_back(cancelled)
+            raise cancelled
+
+    def _cancel(self, numbered: Numbered) -> None:
+        self.cancelled_at = numbered.sequence
+        if self.loop.done and self._rollbacks:
+            self.loop.begin(self._undo_what_was_done, context=contextvars.copy_context())
+        elif not self.rolls_back:  # I10: it does nothing but roll back then, and that it does already
+            self._let_in(numbered.entry, run_calls.CANCEL, "", numbered.entry.name, numbered.at)
 
     def inherit(self, rollbacks: Sequence[Rollback]) -> None:
         """What was registered before the run went on as this call is undone with it, and after what this one does."""
@@ -289,7 +316,8 @@ class LiveFunction:
             self._patches |= {entry.name}
             return
         if entry.kind == CANCEL_ENTRY:
-            self.cancelled_at = numbered.sequence
+            self._cancel(numbered)
+            return
         pending = self.loop.pending.get(entry.address)
         if (
             entry.kind == RESULT
@@ -343,8 +371,6 @@ class LiveFunction:
         return recorded if found is None else found.__holdfast__.name
 
     def _decoded(self, entry: Entry, pending: Pending | None, at: int) -> tuple[str, Any]:
-        if entry.kind == CANCEL_ENTRY:
-            return run_calls.CANCEL, entry.name
         if entry.kind == TIMER and pending is None:
             return run_calls.TIMER, None
         if pending is None:
@@ -387,16 +413,18 @@ class LiveFunction:
                     None if told is None else told.data,
                     None if told is None else told.codec,
                     codecs=self._codecs,
+                    result_codec=self._result_codec(end, request.results.get(end.run)),
                 )
             case Wait():
                 return request.time_reached()
             case _:
                 return None
 
-    def _child_result(self, name: str, end: RunEnd, codec: Any) -> Any:
+    def _child_result(self, name: str, end: RunEnd, codec: CallCodec | None) -> Any:
         if end.status == COMPLETED:
             if end.result is None:
                 return None
+            codec = self._result_codec(end, codec)
             if codec is not None:
                 return decode_stored_result(codec, self._codecs, end.result)
             plain = unlabelled(end.result)
@@ -404,7 +432,7 @@ class LiveFunction:
         if end.status == CANCELLED:
             raise RunCancelled(f"child run {end.run} of {name} was cancelled", run_id=end.run, by=None)
         record = None if end.error is None else decode_error(end.error)
-        cause = None if record is None else record.to_exception(known_exception)
+        cause = None if record is None else record.to_cause(known_exception)
         became = "does not exist" if end.status == "not found" else f"failed: {_root(record)}"
         error = RunFailed(
             f"child run {end.run} of {name} {became}",
@@ -416,6 +444,11 @@ class LiveFunction:
         )
         error.__cause__ = cause
         raise error
+
+    def _result_codec(self, end: RunEnd, asked: CallCodec | None) -> CallCodec | None:
+        """Of what a run returned, which may have gone on as another workflow; None if that is not known here."""
+        found: Any = self.registry.workflows.get(end.went_on_as) if end.went_on_as else None
+        return found.call if isinstance(found, Workflow) else None if end.went_on_as else asked
 
     @property
     def done(self) -> bool:
@@ -452,8 +485,12 @@ class LiveFunction:
         self.running[address] = task
 
     def take_outcomes(self) -> Sequence[Any]:
+        """What came of calls; but one that failed, and that the code has given up meanwhile, is not tried again."""
         outcomes, self.outcomes = self.outcomes, ()
-        return outcomes
+        return [each for each in outcomes if each.__class__ is not QueuedCall or self._waits_for(each)]
+
+    def _waits_for(self, call: QueuedCall) -> bool:
+        return call.address.rpartition("|")[2] in self.loop.pending
 
     def take_refused(self) -> Mapping[int, RefusedEvent]:
         refused, self.refused = self.refused, _NOTHING_REFUSED
@@ -490,23 +527,22 @@ class LiveFunction:
         with entered_function(self):
             self.loop.evict()
 
-    def ended(self, limit: int) -> Ended:
+    def ended(self) -> Ended:
         outcome = self.loop.outcome()
         error = outcome.error
-        if isinstance(error, ContinueRequested):
-            target = error.workflow
-            data = target.call.encode_call(error.call_args, error.call_kwargs, limit=limit, codecs=self._codecs)
-            rollbacks = tuple(map(self._left_behind, self._rollbacks or ()))
-            return Ended(continued=(target.name, data, self._codecs.default.tag), rollbacks=rollbacks)
-        if isinstance(error, asyncio.CancelledError):
+        if error is None:
+            return Ended(result=outcome.value)
+        request = request_to_go_on(error)
+        if self.cancelled_at and (request is not None or isinstance(error, asyncio.CancelledError)):
             return Ended(error=error, cancelled=True)
-        if error is not None:
+        if request is None:
             return Ended(error=error, cause=self._ended_by)
-        try:
-            result = encode_stored_result(self._workflow.call, self._codecs, limit, outcome.value)
-        except Exception as refused:
-            return Ended(error=refused)
-        return Ended(result=result)
+        data = self._encoded_call(request.workflow, request.call_args, request.call_kwargs)
+        rollbacks = tuple(map(self._left_behind, self._rollbacks or ()))
+        return Ended(continued=(request.workflow.name, data, self._codecs.default.tag), rollbacks=rollbacks)
+
+    def _encoded_call(self, target: Workflow[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        return target.call.encode_call(args, kwargs, limit=self._limit_bytes, codecs=self._codecs)
 
     # -- for the function's code: `FunctionRun`
 
@@ -546,6 +582,7 @@ class LiveFunction:
         return True
 
     def continue_as(self, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Never:
+        self._encoded_call(workflow, args, kwargs)  # what is too large is refused at the author's line
         raise ContinueRequested(workflow, args, kwargs)
 
     def query(self, name: str) -> Any:

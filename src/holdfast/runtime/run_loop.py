@@ -134,12 +134,12 @@ class RunLoop(DurableOnly):
     # --- for the driver ----------------------------------------------------------------------------------------------
 
     def begin(self, main: Callable[[], Coroutine[Any, Any, Any]], *, context: Context | None = None) -> None:
-        """Start the function and run it up to the first thing it has to wait for."""
-        if self.main is not None or self._closed:
+        """Start the function, or what follows its end, and run it up to the first thing it has to wait for."""
+        if (self.main is not None and not self.main.done()) or self._closed:
             raise RuntimeError(f"run {self.run_id} was begun already; make a new RunLoop to run it again")
         outer = self._enter()
         try:
-            branch = self._branches[""] = Branch("")
+            branch = self._branches.setdefault("", Branch(""))
             self.main = self._new_task(main(), branch, context=context)
             self._run_dry()
         finally:
@@ -197,9 +197,10 @@ class RunLoop(DurableOnly):
             return self._outcome
         if self.main is None or not self.main.done():
             raise RuntimeError(f"run {self.run_id} has not ended; look at `done` first")
-        if self.main.cancelled():
-            return Outcome(None, asyncio.CancelledError())
-        error = self.main.exception()
+        try:
+            error = self.main.exception()
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
         if error is not None:
             return Outcome(None, translated(self.run_id, error))
         return Outcome(self.main.result(), None)
