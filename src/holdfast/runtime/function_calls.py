@@ -169,6 +169,10 @@ class CallRunner:
     def _take(self, function: LiveFunction, run: Run, pending: Pending, step: Step, *, alone: bool) -> None:
         request = pending.payload
         match request:
+            case PreparedCall() if pending.address in function.cut_off:
+                # I3, G3: it may have been begun, so this is another attempt; the work table knows which.
+                call = self._queued(function, run, pending, request)
+                step.calls = extended(step.calls, msgspec.structs.replace(call, attempt=function.losses + 2))
             case PreparedCall() if request.action.policy.queue is None and not request.action.transactional:
                 self._carry_out(function, pending, self._act(function, run, pending, request), step, alone)
             case PreparedCall():  # a transactional one commits with its result, and so is settled by whoever runs it

@@ -152,9 +152,9 @@ class LiveFunction:
 
     __slots__ = (
         "_asked_unpatched", "_behind", "_codecs", "_ended_by", "_limit_bytes", "_outer", "_patches", "_rollbacks",
-        "_stored", "_workflow", "base", "cancelled_at", "deadlines", "exposed", "given_up", "in_table", "known",
-        "long_from", "loop", "losses", "new_patches", "news", "opened", "outcomes", "refused", "registry", "rolls_back",
-        "run_id", "running", "unread", "workflow_name",
+        "_stored", "_workflow", "base", "cancelled_at", "cut_off", "deadlines", "exposed", "given_up", "in_table",
+        "known", "long_from", "loop", "losses", "new_patches", "news", "opened", "outcomes", "refused", "registry",
+        "rolls_back", "run_id", "running", "unread", "workflow_name",
     )  # fmt: skip
 
     def __init__(
@@ -175,6 +175,7 @@ class LiveFunction:
         self.known = run.base
         self.cancelled_at = 0  # the entry that told it of a cancel
         self.rolls_back = False
+        self.cut_off = _NO_NAMES  # what it had asked for when a cancel took its turn away in a rollback
         self.losses = 0  # how often its calls were begun by drivers that died before anything of it was recorded
         self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
@@ -275,7 +276,9 @@ class LiveFunction:
         self.cancelled_at = numbered.sequence
         if self.loop.done and self._rollbacks:
             self.loop.begin(self._undo_what_was_done, context=contextvars.copy_context())
-        elif not self.rolls_back:  # I10: it does nothing but roll back then, and that it does already
+        elif self.rolls_back:  # I10: a cancelled run does nothing else, so it goes on
+            self.cut_off = frozenset(self.loop.pending)
+        else:
             self._let_in(numbered.entry, run_calls.CANCEL, "", numbered.entry.name, numbered.at)
 
     def inherit(self, rollbacks: Sequence[Rollback]) -> None:
