@@ -285,13 +285,14 @@ class FunctionOperations:
 
     def _queue(self, view: View, run: Run, call: QueuedCall, *, retried: bool) -> Run:
         # Executions that drivers made themselves, and lost, have no rows: the first that has one may have any number.
-        of_run = view.find(AllWork(run.id)) if retried else ()
-        earlier: list[Work] = sorted((work for work in of_run if work.node == call.address), key=attrgetter("attempt"))
-        if earlier and (earlier[-1].status in GAVE_UP or earlier[-1].status == CANCELLED):
-            # The run had failed, which ended its calls, and was retried. (A failure that it was told of is recorded.)
-            call = replace(call, attempt=max(call.attempt, earlier[-1].attempt + 1))
-        elif earlier or view.probe(WORK, (run.id, call.address, call.attempt)) is not None:
-            return run  # K8
+        if view.probe(WORK, (run.id, call.address, call.attempt)) is not None or retried:
+            attempts: list[Work] = [work for work in view.find(AllWork(run.id)) if work.node == call.address]
+            latest = max(attempts, key=attrgetter("attempt"), default=None)
+            if latest is not None and latest.status not in GAVE_UP and latest.status != CANCELLED:
+                return run  # K8
+            # The run had failed, which ended its calls, and was retried, or a cancel ended one that a rollback makes
+            # again. (A failure that it was told of is recorded.)
+            call = replace(call, attempt=max(call.attempt, 0 if latest is None else latest.attempt + 1))
         due = max(call.due, view.now)
         work = Work(
             run=run.id,
