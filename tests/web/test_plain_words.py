@@ -21,7 +21,7 @@ from tests.web.world import broken, populated
 from tests.worker.support import until
 
 registry = hf.Registry()
-gate = asyncio.Event()
+gates: dict[str, asyncio.Event] = {}  # by what is held: an Event belongs to one loop, and each test has its own
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ async def double(number: int) -> int:
 
 @hf.action(registry=registry)
 async def hold(name: str) -> str:
-    await gate.wait()
+    await gates[name].wait()
     return name
 
 
@@ -152,7 +152,7 @@ async def test_i2_a_key_that_is_taken_is_told_without_words_of_python(store_url:
 
 async def test_i2_a_worker_says_which_runs_it_works_at(store_url: str) -> None:
     """The number stays a number; the runs are beside it."""
-    gate.clear()
+    gates["gold"] = asyncio.Event()
     async with court(store_url) as (engine, client):
         handle = await engine.start(hold, "gold", key="vault")
 
@@ -163,7 +163,7 @@ async def test_i2_a_worker_says_which_runs_it_works_at(store_url: str) -> None:
         assert worker["running"] == 1
         (held,) = worker["runs"]
         assert (held["run"], held["workflow"], held["key"]) == (handle.id, "hold", "vault")
-        gate.set()
+        gates["gold"].set()
         assert await handle.result(timeout=20) == "gold"
 
 
