@@ -118,9 +118,8 @@ MODELS: tuple[Mutant, ...] = (
         "a cancel leaves the function's queued calls claimable",
         "I10, G7",
         "models/function.py",
-        "                view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))\n"
-        "        run = replace(run, status=CANCELLING,",
-        "        run = replace(run, status=CANCELLING,",
+        "        run = end_calls(view, close(view, run, None), None)\n",
+        "        run = close(view, run, None)\n",
         *("tests/functions/test_seed_coordinator.py", "-k", "test_i10_a_cancel_takes_waits and memory"),
     ),
     mutant(
