@@ -186,7 +186,8 @@ def main(words: list[str] | None = None) -> None:
     if given.report is not None:
         report = _read(given.report)
         page = replaced(page, "figures", f"{conditions(report)}\n\n{figures(report)}")
-        page = replaced(page, "peers", peers(report))
+        if report["peers"]:  # else it is a run of ours alone, and the others stay as they were measured
+            page = replaced(page, "peers", peers(report))
     if given.delayed is not None:
         report = _read(given.delayed)
         page = replaced(page, "delayed", f"{conditions(report)}\n\n{figures(report)}\n\n{peers(report)}")
