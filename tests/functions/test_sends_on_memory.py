@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from holdfast.coordinator import Commit, Coordinator
 from holdfast.core import row_cache
 from holdfast.core.function_operations import Delivered, Queued
+from holdfast.store.contract import Store
 from tests.functions.kernel_moves import (
     LATER,
     claim_functions,
@@ -22,13 +24,26 @@ from tests.functions.kernel_moves import (
     wait,
 )
 from tests.kernel.kernels import make_coordinator, opened_kernel
-from tests.support.stores import SHARED_KINDS, Site, VirtualClock, every_row
+from tests.support.stores import EPOCH_US, SHARED_KINDS, Site, VirtualClock, every_row
 
 
 def commits_of(coordinator: Coordinator) -> list[Commit]:
     seen: list[Commit] = []
     coordinator.observers.append(seen.append)
     return seen
+
+
+@asynccontextmanager
+async def two_kernels(site: Site) -> AsyncIterator[tuple[tuple[Coordinator, Store], tuple[Coordinator, Store]]]:
+    """Two engines on one database: what one writes the other is not told of."""
+    if site.kind not in SHARED_KINDS:
+        pytest.skip("memory is not shared")
+    clock = VirtualClock()
+    async with site.opened(clock) as store, site.opened(clock) as elsewhere:
+        here, there = make_coordinator(store, clock), make_coordinator(elsewhere, clock)
+        yield (here, store), (there, elsewhere)
+        await here.close()
+        await there.close()
 
 
 @pytest.mark.parametrize("due", [None, LATER])
@@ -97,41 +112,27 @@ async def test_k5_of_very_many_that_wait_only_the_latest_are_remembered_with_the
 
 async def test_k4_a_run_that_another_engine_has_moved_is_read_again(site: Site) -> None:
     """The wait that is remembered here was answered there: the event is kept for the next one."""
-    if site.kind not in SHARED_KINDS:
-        pytest.skip("memory is not shared")
-    clock = VirtualClock()
-    async with AsyncExitStack() as stack:
-        stores = [await stack.enter_async_context(site.opened(clock)) for _ in range(2)]
-        here, there = (make_coordinator(store, clock) for store in stores)
+    async with two_kernels(site) as ((here, store), (there, _)):
         await here.submit_batch([start("r"), suspend("r", "a")])
         assert await there.submit(send("r", "e1", "a")) == Delivered("r")
         assert await here.submit(send("r", "e2", "a")) == Queued("e2")
-        rows = await every_row(stores[0])
+        rows = await every_row(store)
         assert [entry.source for entry in entries_of(rows, "r")] == ["e1"]
         assert not unsound(rows)
-        await here.close()
-        await there.close()
 
 
 async def test_k4_a_turn_that_another_engine_has_claimed_stays_claimed(site: Site) -> None:
     """A claim leaves the run's version as it is; the turn's token tells."""
-    if site.kind not in SHARED_KINDS:
-        pytest.skip("memory is not shared")
-    clock = VirtualClock()
-    async with AsyncExitStack() as stack:
-        stores = [await stack.enter_async_context(site.opened(clock)) for _ in range(2)]
-        here, there = (make_coordinator(store, clock) for store in stores)
+    async with two_kernels(site) as ((here, store), (there, elsewhere)):
         await here.submit(start("r"))
-        await here.submit(suspend("r", "a", due=clock.now_us()))
-        await stores[1].promote(["default"])
-        (handed,) = await stores[1].claim(claim_functions("other"))
+        await here.submit(suspend("r", "a", due=EPOCH_US))
+        await elsewhere.promote(["default"])
+        (handed,) = await elsewhere.claim(claim_functions("other"))
         there.remember([handed])
         assert await here.submit(send("r", "e1", "a")) == Delivered("r")
-        rows = await every_row(stores[0])
+        rows = await every_row(store)
         assert (rows["work"][0].status, rows["work"][0].worker) == ("leased", "other")
         assert [entry.source for entry in entries_of(rows, "r")] == ["e1"]
         goes_on = turn("r", known=1, token=handed.work.token, opens=(wait("0#2", "a"),), park=True)
         assert (await there.submit(goes_on)).parked
-        assert not unsound(await every_row(stores[0]))
-        await here.close()
-        await there.close()
+        assert not unsound(await every_row(store))

@@ -116,7 +116,7 @@ class Attempts(Query, frozen=True, gc=False):
         found = []
         for node in self.nodes:
             # Attempts have no gap and are never deleted alone. The first of a function's call may have been made by the
-            # driver itself: then they begin with the second.
+            # driver itself: then they begin with the second. (Or later, if drivers were lost: `_queue` reads all.)
             attempt = 1 if look_up((self.run, node, 1)) is not None else 2
             while (row := look_up((self.run, node, attempt))) is not None:
                 found.append(row)

@@ -38,7 +38,7 @@ from holdfast.core.rows import (
 NOT_REMEMBERED: Final[frozenset[Table[Any]]] = frozenset({STREAM, OBSERVATIONS, SNAPSHOTS, CHECKPOINTS, RECORDED})
 NOTES_LIMIT: Final = 1_000  # of rows that are gone and of questions that were answered
 WAITING_LIMIT: Final = 2_000  # runs that wait, of which more is remembered than their own row: a kilobyte or two each
-FEW_ROWS: Final = 20
+FEW_ROWS: Final = 20  # of a run that is remembered whole while it waits, such as a flow that sleeps
 _TURN: Final = frozenset({TURN})
 _NONE: Final[frozenset[Any]] = frozenset()  # most runs have nothing to note, and a set takes 200 bytes
 

@@ -373,8 +373,8 @@ class Lifecycle:
         if work.token != op.token:
             return Settled(verdict=STALE, run_status=run.status)
         # A cancelled function has one more turn, for its rollbacks and `finally` blocks, and the calls that these make.
-        undoes = run.status != CANCELLING or work.kind in (TURN, CALL)
-        if work.status == LEASED and run.status not in ENDED and undoes:
+        may_settle = run.status != CANCELLING or work.kind in (TURN, CALL)
+        if work.status == LEASED and run.status not in ENDED and may_settle:
             return run, work
         if work.status == LEASED and run.status == COMPLETED and work.kind in SETTLES_AFTER_END:
             return run, work  # I34

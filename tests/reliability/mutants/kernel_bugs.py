@@ -19,8 +19,8 @@ KERNEL: tuple[Mutant, ...] = (
         "a report that repeats is counted a second time",
         "G2, G4",
         "models/lifecycle.py",
-        "        if work.status == LEASED and run.status not in ENDED and undoes:",
-        "        if work.status in (LEASED, COMPLETED) and run.status not in ENDED and undoes:",
+        "        if work.status == LEASED and run.status not in ENDED and may_settle:",
+        "        if work.status in (LEASED, COMPLETED) and run.status not in ENDED and may_settle:",
         *("tests/kernel/test_repeating.py", "-k", "test_k8_an_operation_submitted_again and memory"),
     ),
     mutant(
@@ -67,7 +67,7 @@ KERNEL: tuple[Mutant, ...] = (
             Edit(
                 "models/machine.py", "        for work in view.find(OpenWork(run.id)):\n", "        for work in ():\n"
             ),
-            Edit("models/lifecycle.py", "LEASED and run.status not in ENDED and undoes", "LEASED and undoes"),
+            Edit("models/lifecycle.py", "LEASED and run.status not in ENDED and may_settle", "LEASED and may_settle"),
         ),
         ("tests/reliability/test_found_by_mutants.py", "-k", "test_g7_i10 and memory"),
     ),
