@@ -578,11 +578,11 @@ class Coordinator:
         another_follows: bool = False,
     ) -> None:
         self.cache.absorb(changes)
-        pairs: list[tuple[Operation, Any]] = []
-        for item in batch:
-            pairs.append((item.operation, item.result if item.error is None else item.error))
-            item.deliver()
+        pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
+        # First, so that hints to other processes are under way while the callers here go on.
         self.audience.tell(Commit(view.now, changes, pairs, spent, locked), another_follows=another_follows)
+        for item in batch:
+            item.deliver()
 
     def _forget(self, batch: list[Submitted]) -> None:
         for item in batch:

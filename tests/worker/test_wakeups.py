@@ -116,6 +116,22 @@ async def test_k11_announcements_of_other_processes_alone_wake_a_worker(shared_u
         assert await starter.run(flaky, timeout=SOON_SECONDS) == 3
 
 
+async def test_k11_others_are_told_before_the_caller_goes_on(shared_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the caller does next would else come before a worker elsewhere hears of the work: W4 is made of that."""
+    registry, quick, _ = make_registry()
+    async with engine_on(shared_url, registry, **NEVER) as engine:
+        announce, order = engine.store.announce, []
+
+        async def noted(channels: frozenset[str]) -> None:
+            order.append(sorted(channels))
+            await announce(channels)
+
+        monkeypatch.setattr(engine.store, "announce", noted)
+        await engine.start(quick, 1)
+        order.append(["the caller"])
+        assert order == [["work"], ["the caller"]]
+
+
 async def test_k11_results_that_are_asked_for_together_are_looked_up_together(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

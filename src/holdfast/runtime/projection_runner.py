@@ -89,11 +89,13 @@ class ProjectionRunner:
 
     def wake(self) -> None:
         """There may be something to claim."""
-        self._claim_now.set()
+        if self._definitions.projections():  # most workers have none, and work that they are woken for is not to wait
+            self._claim_now.set()
 
     def look(self) -> None:
         """There may be new events."""
-        self._look_now.set()
+        if self._owners:
+            self._look_now.set()
 
     def on_commit(self, commit: Commit) -> None:
         """New events, projections that somebody may own, and owned ones that somebody stopped."""

@@ -49,7 +49,7 @@ from holdfast.runtime.projection_runner import ProjectionRunner
 from holdfast.runtime.room import Room
 from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
-from holdfast.runtime.waiting import either
+from holdfast.runtime.waiting import behind_others, either
 from holdfast.store.contract import ClaimRequest, Store
 
 log = logging.getLogger("holdfast.worker")
@@ -101,8 +101,7 @@ class Worker:
         self._turn = 0  # which of the queues is asked first
         self._backlog = self._seen_ready = self._stopping = False
         self._own = OwnLeases()
-        self._look_now = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._look_now, self._hurry = asyncio.Event(), asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._threads = ThreadSlots(settings.threads, when_abandoned=partial(self._levels.change, t.ABANDONED_THREADS))
         self._processes = ProcessSlots(settings.processes, when_died=partial(metrics.count, t.PROCESS_DEATHS))
@@ -532,7 +531,8 @@ class Worker:
         while True:  # also while stopping: a cancel must reach what is still running
             every = self._settings.sweep_seconds * (0.8 + 0.4 * self._randomness.random())
             await either(self._look_now, SECOND_LOOK_SECONDS if soon else every)
-            hinted = soon or self._look_now.is_set()
+            if hinted := soon or self._look_now.is_set():
+                await behind_others()  # on SQLite the same hint tells of work
             self._look_now.clear()
             soon = await self._compare_with_store()
             await self._look_for_entries()
