@@ -61,6 +61,15 @@ class Submitted(msgspec.Struct, eq=False):
     may_repeat: bool = False  # it may have been committed, and the answer lost
     reaches_out: bool = False  # it concerns runs that it does not name, such as those who wait for its run's end
 
+    @staticmethod
+    def tellable(error: BaseException) -> Exception:
+        """What deciding it raised, as something that its caller can be told without ending a task or the program."""
+        if isinstance(error, Exception):
+            return error
+        told = RuntimeError(f"code inside a decision raised {error!r}, which is no Exception")
+        told.__cause__ = error
+        return told
+
     def deliver(self) -> None:
         future = self.future
         if future.done():

@@ -339,9 +339,11 @@ class Coordinator:
         except NotLoaded as missing:
             view.undo(mark)
             return missing.needs
-        except Exception as error:
+        except KeyboardInterrupt:  # meant for the program, whatever it does just now
+            raise
+        except BaseException as error:  # K9: also a SystemExit, or a CancelledError that nobody asked for
             view.undo(mark)
-            item.error = error
+            item.error = item.tellable(error)
         if view.optimistic and not view.changed_since(mark):
             # The guard proves only what is written: an answer or a refusal that writes nothing (stale, ended) must not
             # rest on memory, because a claim elsewhere leaves the version as it is.

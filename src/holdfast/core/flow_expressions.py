@@ -367,8 +367,13 @@ def _make(expression: Expression, scope: Scope) -> Any:
 
 def _pure(expression: Expression, scope: Scope) -> Any:
     function = scope.environment.pure_function(expression[1])
-    args = _items(expression[2], scope)
-    return function(*args, **_keywords(expression[3], scope))
+    args, kwargs = _items(expression[2], scope), _keywords(expression[3], scope)
+    try:
+        return function(*args, **kwargs)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a SystemExit fails the flow, not whoever decides what follows in it
+        raise RuntimeError(f"{expression[1]} raised {error!r}, which is no Exception") from error
 
 
 def _arguments(expression: Expression, scope: Scope) -> tuple[tuple[Any, ...], dict[str, Any]]:

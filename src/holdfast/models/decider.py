@@ -113,9 +113,9 @@ class DeciderMachine:
             raise DecideFailed(
                 f"{_undecided(run, given, code)}: {error.message}{authors_line(error)}", hint=error.hint
             ) from error
-        except HoldfastError:
+        except (HoldfastError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # a SystemExit is no reason for the program to end
             raise DecideFailed(
                 f"{_undecided(run, given, code)}: {type(error).__name__}: {error}{authors_line(error)}",
                 hint=f"repair decide or evolve of {run.workflow}; nothing was written, and the instance is as it was",
