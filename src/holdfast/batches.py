@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import types
 from collections.abc import Generator
 from typing import Any
@@ -14,6 +15,8 @@ from holdfast.core.errors import StoreUnavailable
 from holdfast.core.operations import Operation
 from holdfast.core.rows import ENDED, GATE_OPEN, READY, RUNS, WORK
 from holdfast.core.view import Changes, NotLoaded, View
+
+log = logging.getLogger("holdfast.coordinator")
 
 
 class Spent:
@@ -74,10 +77,13 @@ class Submitted(msgspec.Struct, eq=False):
         future = self.future
         if future.done():
             return  # its caller was cancelled meanwhile; what was decided stands
-        if self.error is None:
-            future.set_result(self.result)
-        else:
-            future.set_exception(self.error)
+        try:
+            if self.error is None:
+                future.set_result(self.result)
+            else:
+                future.set_exception(self.error)
+        except Exception:  # its loop is closed, or wants nothing from outside; the others of the batch must be told
+            log.exception("whoever waited for %s could not be told", type(self.operation).__name__)
 
 
 class Decided:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack, over
 import msgspec
 
 from holdfast.authoring.actions import Action, Bound
-from holdfast.authoring.context import current, is_running
+from holdfast.authoring.context import current, is_running, refuse_inside_a_workflow
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.registry import Registry, default_registry
 from holdfast.authoring.startable import resolve_start
@@ -137,6 +137,7 @@ class Engine(Deciding, Projecting, Operating):
 
     async def open(self, *, migrate: bool = True) -> None:
         """Connect, check that the database is ours, and bring its schema up to date unless told to leave it."""
+        refuse_inside_a_workflow()
         if self._coordinator is not None:
             raise UsageError("the engine is open already", hint="open it once and share it in this process")
         store = self._given_store or open_store(
@@ -228,6 +229,7 @@ class Engine(Deciding, Projecting, Operating):
 
     @property
     def store(self) -> Store:
+        refuse_inside_a_workflow()
         if self._store is None:
             raise EngineClosed("the engine is not open", hint="use `async with engine:` around it")
         if self._store.kind == "sqlite" and is_running() and current().transactional:
@@ -247,6 +249,7 @@ class Engine(Deciding, Projecting, Operating):
 
     @property
     def watch(self) -> Watch:
+        refuse_inside_a_workflow()
         if self._watch is None:
             raise EngineClosed("the engine is not open", hint="use `async with engine:` around it")
         return self._watch

@@ -25,6 +25,7 @@ class World:
         self.may_end = asyncio.Event()
         self.calls: list[str] = []
         self.foreign: asyncio.Future[None] | None = None
+        self.opened = self.engine("memory://")  # until a test opens another
         approved = self.approved = hf.event("approved", Approval, registry=self.registry)
 
         @hf.action(registry=self.registry)

@@ -321,6 +321,19 @@ async def spins(world: World) -> None:
         await asyncio.sleep(0)
 
 
+async def the_engine(world: World) -> None:
+    await world.opened.start(world.call, "effect")
+
+
+async def a_result_of_the_engine(world: World) -> None:
+    await world.opened.get("some run").result()
+
+
+async def an_engine_of_its_own(world: World) -> None:
+    async with world.engine("memory://"):
+        world.calls.append("effect")
+
+
 NOT_DURABLE: list[tuple[Callable[[World], Awaitable[None]], int, str]] = [
     (to_thread, 1, "run_in_executor"),
     (open_connection, 1, "create_connection"),
@@ -329,6 +342,9 @@ NOT_DURABLE: list[tuple[Callable[[World], Awaitable[None]], int, str]] = [
     (nobody_sets_it, 1, "no action, timer or event can complete"),
     (own_future, 1, "no action, timer or event can complete"),
     (spins, 2, "spins"),
+    (the_engine, 1, "used the engine itself"),
+    (a_result_of_the_engine, 1, "used the engine itself"),
+    (an_engine_of_its_own, 1, "used the engine itself"),
 ]
 
 
@@ -345,6 +361,7 @@ async def test_i49_what_no_history_can_repeat_fails_the_run_with_the_line(
 
     world.foreign = asyncio.get_running_loop().create_future()
     async with world.engine("memory://") as engine, engine.worker():
+        world.opened = engine
         failed = await failure_of(engine, strays)
         first = code.__code__.co_firstlineno  # type: ignore[attr-defined]
         assert named in str(failed)

@@ -8,6 +8,7 @@ import logging
 import pytest
 from msgspec.structs import replace
 
+from holdfast.batches import Submitted
 from holdfast.coordinator import Commit
 from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, KeyConflict, UnknownWorkflow, UsageError
@@ -119,6 +120,19 @@ async def test_k9_an_observer_that_raises_stops_nothing(site: Site) -> None:
         await coordinator.submit(start("r1"))
         await coordinator.submit(start("r2"))
         assert len(seen) == 2
+
+
+async def test_k9_a_caller_who_cannot_be_told_costs_the_others_nothing(site: Site) -> None:
+    """Its loop is closed by now; what it asked for is committed with the rest."""
+    async with opened_kernel(site) as (coordinator, store):
+        elsewhere = asyncio.new_event_loop()
+        nobody = elsewhere.create_future()
+        nobody.add_done_callback(print)
+        elsewhere.close()
+        coordinator._queue.append(Submitted(start("r1"), nobody, 0))
+        results = await coordinator.submit_batch([start("r2"), start("r3")])
+        assert [result.run for result in results] == ["r2", "r3"]
+        assert [run.id for run in await store.runs(["r1", "r2", "r3"])] == ["r1", "r2", "r3"]
 
 
 @pytest.mark.parametrize("place", ["batch.taken", "flush.before", "flush.after_commit"])

@@ -41,6 +41,7 @@ __all__ = [
     "entered",
     "entered_function",
     "is_running",
+    "refuse_inside_a_workflow",
     "require_transaction",
     "stand_in_context",
 ]
@@ -270,6 +271,17 @@ def current() -> Context:
 def is_running() -> bool:
     """Whether an action or step is running here. The code of a workflow is neither."""
     return current_context.get() is not None
+
+
+def refuse_inside_a_workflow() -> None:
+    """I49: the code of a workflow that uses the engine itself would do so again whenever it is replayed."""
+    run = running_function.get()
+    if run is not None and not is_running():
+        raise run.not_durable(
+            "the engine itself",
+            "inside a workflow call hf.start_child(…), hf.send(…), hf.broadcast(…), hf.execute(…) or hf.wait_for(…); "
+            "whatever else the engine is to do, do it in an @action",
+        )
 
 
 class _Entered:

@@ -94,6 +94,10 @@ class FunctionRun(Protocol):
         """The outcome of a request, asked for when it is first awaited."""
         ...
 
+    def not_durable(self, what: str, hint: str) -> Exception:
+        """What to raise where its code used something that no history repeats."""
+        ...
+
     def now(self) -> datetime:
         """I56: the time of the run's last entry, aware and in UTC."""
         ...

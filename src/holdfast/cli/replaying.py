@@ -124,7 +124,7 @@ async def _replayed(engine: Engine, row: Run) -> tuple[str, str]:
 
 
 def _open(function: LiveFunction) -> tuple[str, str]:
-    if function.done:
+    if function.loop.done:
         return "", "it ends then"
     waiting = [pending.name for pending in function.loop.pending.values()]
     stuck = function.loop.stuck()
@@ -137,7 +137,7 @@ def _ended(engine: Engine, row: Run, function: LiveFunction) -> tuple[str, str]:
         return "", "it was cancelled then"
     if row.status == "failed":
         return _failed(engine, row, function)
-    if not function.done:
+    if not function.loop.done:
         return "the run completed, and this code goes on where that ended", ""
     ended = function.ended()
     if ended.error is not None:
@@ -151,7 +151,7 @@ def _ended(engine: Engine, row: Run, function: LiveFunction) -> tuple[str, str]:
 def _failed(engine: Engine, row: Run, function: LiveFunction) -> tuple[str, str]:
     """It may have failed because of the code it had then: that this code goes on is what was hoped for."""
     goes_on = f"`holdfast retry {row.id}` goes on from there"
-    if not function.done:
+    if not function.loop.done:
         stuck = function.loop.stuck()
         return ("", goes_on) if stuck is None else (stuck, "")
     ended = function.ended()

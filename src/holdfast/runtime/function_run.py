@@ -453,10 +453,6 @@ class LiveFunction:
         found: Any = self.registry.workflows.get(end.went_on_as) if end.went_on_as else None
         return found.call if isinstance(found, Workflow) else None if end.went_on_as else asked
 
-    @property
-    def done(self) -> bool:
-        return self.loop.done
-
     def next_due(self) -> int | None:
         """When a time comes that the function waits for."""
         if not self.deadlines and not self.loop.timers.heap:
@@ -558,6 +554,9 @@ class LiveFunction:
             prepared = PreparedCall.of(request)
             return DurableCall(self.loop, "action", request.action.name, digest_of_bytes(prepared.data), prepared)
         return DurableCall(self.loop, request.kind, request.name, request.digest(), request)
+
+    def not_durable(self, what: str, hint: str) -> UsageError:
+        return self.loop.not_durable(what, hint)
 
     def now(self) -> datetime:
         return moment(self.loop.now_us)
