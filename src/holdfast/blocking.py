@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Generic, Literal, Self, TypeVar, TypeVarTuple, Unpack, overload
 
-from holdfast.authoring.actions import Action, Bound
+from holdfast.authoring.actions import Bound
 from holdfast.authoring.dag_builder import BuiltDag
 from holdfast.authoring.dag_template import BoundTemplate, DagTemplate
 from holdfast.authoring.dags import Dag
@@ -19,6 +19,7 @@ from holdfast.authoring.deciders import Decider
 from holdfast.authoring.events import Event
 from holdfast.authoring.projections import Projection
 from holdfast.authoring.recorded import Recorded
+from holdfast.authoring.registry import Registered
 from holdfast.authoring.state_graphs import StateGraph
 from holdfast.authoring.state_machine import StateMachine
 from holdfast.checking import Checked
@@ -572,7 +573,7 @@ class BlockingEngine:
     def find(
         self,
         *,
-        workflow: str | type[Dag] | Action[..., Any] | None = None,
+        workflow: str | type[Any] | Registered | None = None,
         status: str | list[str] | tuple[str, ...] | None = None,
         tags: Mapping[str, str] | None = None,
         since: datetime | None = None,

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple, Unpack, over
 
 import msgspec
 
-from holdfast.authoring.actions import Action, Bound
+from holdfast.authoring.actions import Bound
 from holdfast.authoring.context import current, is_running, refuse_inside_a_workflow
 from holdfast.authoring.dags import Dag
-from holdfast.authoring.registry import Registry, default_registry
+from holdfast.authoring.registry import Registered, Registry, default_registry
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
 from holdfast.core.errors import EngineClosed, UsageError
@@ -540,7 +540,7 @@ class Engine(Deciding, Projecting, Operating):
     async def find(
         self,
         *,
-        workflow: str | type[Dag] | Action[..., Any] | None = None,
+        workflow: str | type[Any] | Registered | None = None,
         status: str | list[str] | tuple[str, ...] | None = None,
         tags: Mapping[str, str] | None = None,
         since: datetime | None = None,

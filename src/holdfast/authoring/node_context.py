@@ -9,7 +9,7 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.context import ACTION_LOGGER, ContextLogger
 from holdfast.authoring.durations import instant
@@ -164,7 +164,11 @@ class NodeContext:
         """Tell the engine that this is still alive; raises when the right to run it has been lost."""
         await self._services.heartbeat()
 
-    async def record(self, name: str, request: object, call: Callable[[], Awaitable[T] | T]) -> T:
+    @overload
+    async def record(self, name: str, request: object, call: Callable[[], Awaitable[T]]) -> T: ...
+    @overload
+    async def record(self, name: str, request: object, call: Callable[[], T]) -> T: ...
+    async def record(self, name: str, request: object, call: Callable[[], Any]) -> Any:
         """What the call gave, recorded with its request: made once, and answered from the record ever after.
 
         `call` is a function without arguments, plain or async. A plain one that waits holds up the event loop: make the
@@ -176,7 +180,7 @@ class NodeContext:
             given = call()
             return await given if inspect.isawaitable(given) else given
 
-        return cast("T", await self._services.record(name, request, calling))
+        return await self._services.record(name, request, calling)
 
     def record_blocking(self, name: str, request: object, call: Callable[[], T]) -> T:
         """`record` for a node that is a plain `def`."""

@@ -44,6 +44,9 @@ class PlainRun:
             return _done(request.fn)
         raise outside_a_run(f"{request.name} in workflow {self.workflow_name}")
 
+    def not_durable(self, what: str, hint: str) -> Exception:
+        return UsageError(f"workflow {self.workflow_name} used {what}, which can't be repeated in a run", hint=hint)
+
     def now(self) -> datetime:
         return datetime.now(UTC)
 
