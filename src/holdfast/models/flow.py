@@ -6,16 +6,27 @@ addresses; the values between them are rows of the inbox; everything else happen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.codec import decode_error, encode_error
 from holdfast.core.codec_failure import ErrorRecord, encode_record
-from holdfast.core.errors import MissingJob, NoProgress, ReadinessOverflow, UnknownNode, UnknownWorkflow, UsageError
+from holdfast.core.errors import (
+    MissingJob,
+    NoProgress,
+    PayloadRefused,
+    PayloadTooLarge,
+    ReadinessOverflow,
+    UnknownNode,
+    UnknownWorkflow,
+    UsageError,
+)
 from holdfast.core.flow_addresses import parse_address
 from holdfast.core.flow_graph import FlowGraph
+from holdfast.core.flow_values import raised
 from holdfast.core.flow_waits import FlowWait, read_wait, wait_bytes
 from holdfast.core.operations import StartRun
 from holdfast.core.queries import Attempts, OpenWork, ValuesFor, WaitsOf
@@ -77,7 +88,11 @@ class FlowMachine:
         run = replace(run, signature=operation.signature or None)
         code = code_of_flow(definitions, run)
         plan = self._plan(view, run, None, code)
-        self._apply(view, run, plan, _calls(plan, code), code, handing, due=operation.due)
+        try:
+            encoded = _encoded(run.id, plan, code)
+        except _NotStorable as refused:
+            raise refused.error from None  # nothing has begun, and whoever starts it is there to be told
+        self._apply(view, run, plan, encoded, code, handing, due=operation.due)
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         if work.kind == SETTLE and work.status != COMPLETED:
@@ -98,8 +113,7 @@ class FlowMachine:
         """Plan what follows from a completion, and write it."""
         origin = origin_of(view, run, work)
         try:
-            plan = self._plan(view, run, origin, code)
-            calls = _calls(plan, code)
+            plan, encoded = self._plan_to_store(view, run, origin, code)
         except MissingJob:
             if work.kind == SETTLE:
                 raise
@@ -119,9 +133,28 @@ class FlowMachine:
                     WORK, replace(origin, parents=TAKEN, status=FAILED if origin.status == DEAD else origin.status)
                 )
                 run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
-        self._apply(view, run, plan, calls, code, handing)
+        self._apply(view, run, plan, encoded, code, handing)
 
-    def _plan(self, view: View, run: Run, origin: Work | None, code: FlowCode) -> CompletionPlan:
+    def _plan_to_store(
+        self, view: View, run: Run, origin: Work | None, code: FlowCode
+    ) -> tuple[CompletionPlan, _Encoded]:
+        """A plan with what it has to store. What can't be stored is an error of the flow's own code: what was
+        completed stays so, and a handler may take it, but for a result, which no handler would see in plain Python."""
+        refused: dict[str, Exception] = {}
+        while True:
+            plan = self._plan(view, run, origin, code, refused)
+            try:
+                return plan, _encoded(run.id, plan, code)
+            except _NotStorable as trouble:
+                if trouble.at == plan.completed_node_id:
+                    raise trouble.error from None  # its own result, of which nothing can be kept
+                if plan.instance_completion is not None or trouble.at in refused:
+                    return trouble.ending(plan, code.graph), _Encoded()
+                refused[trouble.at] = trouble.error
+
+    def _plan(
+        self, view: View, run: Run, origin: Work | None, code: FlowCode, refused: Mapping[str, Exception] = {}
+    ) -> CompletionPlan:
         graph = code.graph
         if origin is None:
             return plan_start(graph, code.arguments(run.input, run.codec), code.environment)
@@ -138,7 +171,7 @@ class FlowMachine:
             analysis = analyse_subgraph(graph, completion.node_id)
             reads = [read for read in analysis.inbox_reads if not read.is_sequence]
             view.expect(VALUES, [(run.id, read.target, read.variable, NO_SLOT) for read in reads])
-        return plan_completion(graph, completion, _Inbox(view, run.id, code), code.environment)
+        return plan_completion(graph, completion, _Inbox(view, run.id, code), code.environment, refused=refused)
 
     # -- a plan becomes rows
 
@@ -147,7 +180,7 @@ class FlowMachine:
         view: View,
         run: Run,
         plan: CompletionPlan,
-        calls: Mapping[str, NewCall],
+        encoded: _Encoded,
         code: FlowCode,
         handing: Handing,
         due: int = 0,
@@ -157,17 +190,17 @@ class FlowMachine:
             run = replace(run, status=RUNNING)
         for release in plan.released:
             run = release_rows(view, run, plan.completed_node_id, release, code)
-        for write in plan.inbox_writes:
-            view.insert(VALUES, _value(run.id, write, code))
+        for value in encoded.values:
+            view.insert(VALUES, value)
         if not view.optimistic:  # all at once: a spread has very many
             view.expect(WORK, [(run.id, each.node_id, 1) for each in plan.readiness_increments])
         for each in plan.readiness_increments:
-            run = _count(view, run, each, calls, handing, due)
+            run = _count(view, run, each, encoded.calls, handing, due)
         if plan.instance_completion is None and run.active and _may_only_wait(plan, code.graph):
             run = suspended_if_only_waiting(view, run)
         view.put(RUNS, run)
         if plan.instance_completion is not None:
-            _end(view, run, plan, plan.instance_completion, code)
+            _end(view, run, plan, plan.instance_completion, encoded.result, code)
         elif run.active == 0:
             self.idle(view, run)
 
@@ -275,13 +308,46 @@ def _failure(work: Work) -> ErrorRecord:
     return decode_error(work.error or encode_error(RuntimeError(f"{work.node} was given up")))
 
 
-def _calls(plan: CompletionPlan, code: FlowCode) -> dict[str, NewCall]:
-    """The calls of the plan, encoded before anything is written: a worker may lack what they call."""
-    return {
-        each.node_id: code.call(each.call.name or "", each.call.args, each.call.kwargs, each.call.options)
-        for each in plan.readiness_increments
-        if each.call is not None and each.category in ("action", "child")
-    }
+class _Encoded(msgspec.Struct, frozen=True, gc=False):
+    """What a plan has to store, encoded before anything is written: a worker may lack what is called."""
+
+    calls: Mapping[str, NewCall] = {}
+    values: Sequence[Value] = ()
+    result: bytes | None = None
+
+
+class _NotStorable(Exception):
+    """Something that a plan has for the node at this address can't be stored."""
+
+    def __init__(self, at: str, error: UsageError) -> None:
+        super().__init__(error.message)
+        self.at = at
+        self.error = error
+
+    def ending(self, plan: CompletionPlan, graph: FlowGraph) -> CompletionPlan:
+        """The flow fails there instead."""
+        node = graph.node(parse_address(self.at).node)
+        failure = raised(self.error, f"  flow {graph.name}, line {node.line}\n").record
+        end = InstanceCompletion("failed", self.at, failure=failure)
+        return replace(plan, inbox_writes=(), readiness_increments=(), released=(), instance_completion=end)
+
+
+def _encoded(run: str, plan: CompletionPlan, code: FlowCode) -> _Encoded:
+    end, result = plan.instance_completion, None
+    at = plan.readiness_increments[0].node_id if plan.readiness_increments else plan.completed_node_id
+    try:
+        values = [_value(run, write, code) for write in plan.inbox_writes]
+        calls = {}
+        for each in plan.readiness_increments:
+            if each.call is not None and each.category in ("action", "child"):
+                at, call = each.node_id, each.call
+                calls[at] = code.call(call.name or "", call.args, call.kwargs, call.options)
+        if end is not None and end.status == "completed":
+            at = end.node_id
+            result = code.result(end.result)
+    except (PayloadRefused, PayloadTooLarge) as error:
+        raise _NotStorable(at, error) from error
+    return _Encoded(calls, values, result)
 
 
 def _may_only_wait(plan: CompletionPlan, graph: FlowGraph) -> bool:
@@ -360,13 +426,15 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | No
     return work
 
 
-def _end(view: View, run: Run, plan: CompletionPlan, end: InstanceCompletion, code: FlowCode) -> None:
+def _end(
+    view: View, run: Run, plan: CompletionPlan, end: InstanceCompletion, result: bytes | None, code: FlowCode
+) -> None:
     """The run is over; parallel branches that nobody waits for are not."""
     for work in view.find(OpenWork(run.id)) if run.active else ():
         view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
     run = replace(run, active=0)
     if end.status == "completed":
-        end_run(view, run, COMPLETED, result=code.result(end.result))
+        end_run(view, run, COMPLETED, result=result)
         return
     failure = end.failure
     run = blame(view, run, code.graph, end.node_id, plan.completed_node_id, failure)
