@@ -216,3 +216,32 @@ async def test_g9_who_waits_for_a_run_that_was_pruned_is_told(shared_url: str) -
         with pytest.raises(hf.HoldfastError) as caught:
             await waiting
     assert not isinstance(caught.value, TimeoutError)
+
+
+async def test_g3_a_child_is_not_pruned_while_its_parent_is_open(url: str) -> None:
+    """G3: a parent that has not been told of its end yet would find no run, or start it once more."""
+    registry, made = hf.Registry(), list[int]()
+
+    @hf.action(registry=registry)
+    async def pay(amount: int) -> int:
+        made.append(amount)
+        return amount
+
+    @hf.workflow(registry=registry)
+    async def child(amount: int) -> int:
+        return await pay(amount)
+
+    @hf.workflow(registry=registry)
+    async def parent(amount: int) -> int:
+        started = await hf.start_child(child, amount)
+        await hf.wait_for("go on")
+        return await started.result()
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(parent, 3)
+        await engine.settle(timeout=10)
+        assert await engine.prune(older_than_seconds=0) == 0
+        await engine.send("go on", None, to=handle)
+        assert await handle.result(timeout=10) == 3
+        assert made == [3]
+        assert await engine.prune(older_than_seconds=0) == 2

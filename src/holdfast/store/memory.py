@@ -506,6 +506,9 @@ class MemoryStore:
         # that stopped keeps its position: without it, it would take every event a second time.
         ended = (run for run in ended if run.model != "projection")
         ended = (run for run in ended if not any(map(_settles, self._of_run[WORK].get(run.id, {}).values())))
+        # A child stays while its parent is open, which may not have been told yet, or ask for it again (G3).
+        by_id = self.tables[RUNS]
+        ended = (run for run in ended if (parent := by_id.get((run.parent,))) is None or parent.ended)
         old = [run for run in ended if not self._is_unseen(run)][:limit]
         for run in old:
             for table in self.tables:
