@@ -253,13 +253,14 @@ def _chain(previous: ErrorRecord) -> tuple[ErrorRecord, ...]:
 
 def _beneath(record: ErrorRecord, depth: int) -> ErrorRecord:
     """The record with as many causes as are kept; the last of all, which is the reason, is one of them."""
-    if record.cause is None:
+    below = record.cause
+    if below is None:
         return record
     if depth < _CAUSES:
-        return msgspec.structs.replace(record, cause=_beneath(record.cause, depth + 1))
-    while record.cause is not None:
-        record = record.cause
-    return record
+        return msgspec.structs.replace(record, cause=_beneath(below, depth + 1))
+    while below.cause is not None:
+        below = below.cause
+    return below
 
 
 def _carried(exc: BaseException) -> tuple[ErrorRecord, ...]:
