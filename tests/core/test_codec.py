@@ -7,6 +7,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import functools
 import math
 import subprocess
 import sys
@@ -349,6 +350,19 @@ def test_i14_pydantic_models_that_lose_something_are_refused(codecs: Codecs) -> 
     refusal(codecs, Holder(item=Derived(n=1)), Holder)
     refusal(codecs, Holder(item=Base(n=1), ratio=math.nan), Holder)
     refusal(codecs, Derived(n=1), Base)
+
+
+def test_i14_a_cached_property_that_was_read_is_no_part_of_a_pydantic_model(codecs: Codecs) -> None:
+    class Square(pydantic.BaseModel):
+        side: int
+
+        @functools.cached_property
+        def area(self) -> int:
+            return self.side**2
+
+    square = Square(side=3)
+    assert square.area == 9
+    assert round_trip(codecs, square, Square) == square
 
 
 def test_i14_user_code_that_raises_while_encoding_is_a_refusal(codecs: Codecs) -> None:

@@ -15,7 +15,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
-from collections.abc import Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator
 from functools import lru_cache
 from math import isfinite
 from typing import Final, cast
@@ -257,7 +257,9 @@ def record_parts(value: object) -> list[tuple[str, object]] | None:
         return [(name, getattr(value, name, _MISSING)) for name in names]
     if hasattr(type(value), "__pydantic_validator__"):
         # Extra and private values live outside of __dict__. Private ones are never written, so they show up here.
-        parts = sorted(vars(value).items())
+        # What else is in __dict__ are cached properties that somebody has read.
+        declared: Container[str] = type(value).model_fields  # type: ignore[attr-defined]
+        parts = sorted((name, item) for name, item in vars(value).items() if name in declared)
         for store in ("__pydantic_extra__", "__pydantic_private__"):
             parts.extend(sorted((getattr(value, store, None) or {}).items()))
         return parts
