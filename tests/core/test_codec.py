@@ -168,6 +168,13 @@ class Unequal:
     n: int
 
 
+@dataclasses.dataclass
+class Note:
+    text: str
+    about: object
+    more: list[object] = dataclasses.field(default_factory=list)
+
+
 class Order(msgspec.Struct):
     id: uuid.UUID
     items: list[Item]
@@ -245,6 +252,12 @@ ITEM = Item("pen", decimal.Decimal("1.50"), frozenset({"b", "a"}))
         ([Customer(name="Ada", born=dt.date(1815, 12, 10))], list[Customer]),
         (None, None),
         ({"a": [1, {"b": None}]}, dict[str, Any]),
+        ({"a": [1, {"b": None}], "c": None}, dict[str, object]),
+        ([None, 1.5, ["x"]], list[object]),
+        ((1, None), tuple[int, object]),
+        ([1], object | None),
+        (Note("a", {"b": [1]}, [2, "c"]), Note),
+        (Note("a", None), Note | Unequal),
     ],
 )
 def test_i14_an_annotated_value_comes_back_as_itself(codecs: Codecs, value: object, annotation: object) -> None:
@@ -280,6 +293,8 @@ def test_i14_an_int_becomes_the_float_that_its_annotation_asks_for(codecs: Codec
         ({"a": "x"}, dict[str, int], "$"),
         ([1, (2,)], list[Any], "$[1] is a tuple and would come back as a list"),
         ({"a": {1: 2}}, dict[str, Any], "$.a has the key 1"),
+        ([1, (2,)], list[object], "$[1] is a tuple and would come back as a list"),
+        (Note("a", [(1,)]), Note, "$.about[0] is a tuple and would come back as a list"),
         ((1, 2), list[int], "is a tuple and would come back as a list"),
         (math.nan, float, "nan"),
         (math.inf, float | None, "float"),
