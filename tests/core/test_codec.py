@@ -327,6 +327,73 @@ def test_i14_what_would_not_come_back_equal_is_refused(value: object, annotation
         refusal(CODECS["msgpack"], value, annotation)  # which can hold more, but stores must not differ
 
 
+@dataclasses.dataclass
+class Counted:
+    n: Any
+
+    def __post_init__(self) -> None:
+        self.n += 1
+
+
+@dataclasses.dataclass
+class Measured(Counted):
+    n: float
+
+
+@dataclasses.dataclass
+class Summed(Counted):
+    n: decimal.Decimal
+
+
+class Login(pydantic.BaseModel):
+    password: pydantic.SecretStr
+
+
+class Hidden(pydantic.BaseModel):
+    n: int = pydantic.Field(default=1, exclude=True)
+
+
+class Samples(pydantic.BaseModel):
+    values: list[float]
+
+
+CHANGED = "__post_init__, validators and excluded fields"
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "reason", "fix"),
+    [
+        (Counted(5), Counted, "$.n is 6 and would come back as 7", CHANGED),
+        (Measured(5.0), Measured, "$.n is 6.0 and would come back as 7.0", CHANGED),
+        (Summed(decimal.Decimal(5)), Summed, "$.n is Decimal('6') and would come back as Decimal('7')", CHANGED),
+        (Hidden(n=2), Hidden, "$.n is 2 and would come back as 1", CHANGED),
+        (Login(password="x"), Login, "$.password is a SecretStr", "look it up where it is used"),
+        ([1.0, math.nan], list[float], "$[1] is nan, a float that JSON does not have", "pass None"),
+        ([1.0, -math.inf], list[float | None], "$[1] is -inf", "pass None"),
+        ({"a": [math.nan]}, dict[str, object], "$.a[0] is nan", "pass None"),
+        (Samples(values=[math.nan]), Samples, "$.values[0] is nan", "pass None"),
+        (2**53 + 1, float, "$ is a int and would come back as a float", "annotate it as int"),
+        ({(1, 2): "a"}, dict[tuple[int, int], str], "$ has the key (1, 2) of type tuple", "a list of pairs"),
+        ({"a": {True: 1}}, dict[str, dict[bool, int]], "$.a has the key True of type bool", "a list of pairs"),
+        ([ITEM], list[Item | Unequal], "more than one dataclass", "make all of them msgspec structs with tag=True"),
+        (1, complex, "no way is known", "use a struct, dataclass, pydantic model or standard type"),
+    ],
+)
+def test_i14_a_refusal_says_what_is_wrong_and_what_helps(
+    value: object, annotation: object, reason: str, fix: str
+) -> None:
+    with pytest.raises(PayloadRefused) as caught:
+        CODECS["json"].encode(value, annotation, where=WHERE)
+    assert reason in str(caught.value)
+    assert fix in caught.value.hint
+
+
+def test_i14_the_search_for_what_is_wrong_has_an_end_in_values_that_hold_themselves() -> None:
+    endless: list[object] = [{"a": Opaque()}]
+    endless += [endless, endless]
+    assert "no way is known to write" in refusal(CODECS["json"], endless, list[Any])
+
+
 def test_i14_bytes_that_pydantic_cannot_write_as_text_are_refused_with_the_setting_that_helps(codecs: Codecs) -> None:
     class Picture(pydantic.BaseModel):
         data: bytes

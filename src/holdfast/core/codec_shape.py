@@ -215,10 +215,10 @@ def _takes_objects(annotation: object) -> bool:
 
 
 def _unsupported(annotation: object, where: str, why: str) -> PayloadRefused:
-    return PayloadRefused(
-        f"{where} is annotated {display(annotation)}, which can't be stored: {why}",
-        hint="use a struct, dataclass, pydantic model or standard type; give the structs of a union tag=True",
-    )
+    hint = "use a struct, dataclass, pydantic model or standard type"
+    if get_origin(annotation) in (Union, types.UnionType) or "union" in why:
+        hint = "keep one of these types in the union, or make all of them msgspec structs with tag=True"
+    return PayloadRefused(f"{where} is annotated {display(annotation)}, which can't be stored: {why}", hint=hint)
 
 
 def display(annotation: object) -> str:
