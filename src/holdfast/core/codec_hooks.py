@@ -1,4 +1,4 @@
-"""What msgspec does not know by itself: pydantic models, and subclasses of str, int and float.
+"""What msgspec does not know by itself: pydantic models, subclasses of str, int and float, and that `object` is Any.
 
 Pydantic is never imported here. A model brings its own methods, and is known by the validator on its class.
 """
@@ -20,6 +20,11 @@ def is_pydantic_model(kind: object) -> bool:
     return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_dump")
 
 
+def is_custom(kind: object) -> bool:
+    """True for a class that msgspec leaves to `decode_hook`, and that this knows."""
+    return kind is object or is_pydantic_model(kind)
+
+
 def encode_hook(value: object) -> object:
     """For msgspec: the plain form of a value it does not know."""
     kind = type(value)
@@ -37,6 +42,8 @@ def encode_hook(value: object) -> object:
 
 def decode_hook(kind: type, plain: object) -> object:
     """For msgspec: a value of a class it does not know, from its plain form."""
+    if kind is object:
+        return plain
     if not is_pydantic_model(kind):
         raise NotImplementedError(f"no way is known to read a {kind.__module__}.{kind.__qualname__}")
     validate = cast("Callable[[bytes], object]", kind.model_validate_json)  # type: ignore[attr-defined]

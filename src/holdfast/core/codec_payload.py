@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from holdfast.core.codec_faithful import Fault, difference, nesting_fault, plain_fault, surrogate_fault
+from holdfast.core.codec_faithful import Fault, difference, nesting_fault, plain_fault, unwritten_fault
 from holdfast.core.codec_formats import JSON, MSGPACK, Codec
 from holdfast.core.codec_hooks import encode_hook
 from holdfast.core.codec_shape import UNTYPED, Shape, display, shape_of, unchanged
@@ -193,11 +193,7 @@ def _refuse(where: str, fault: Fault) -> NoReturn:
 
 
 def _refuse_because(value: object, shape: Shape, where: str, trouble: Exception) -> NoReturn:
-    fault: Fault | None = None
-    if isinstance(trouble, RecursionError):
-        fault = nesting_fault()
-    elif isinstance(trouble, UnicodeEncodeError):
-        fault = surrogate_fault(value)
+    fault = nesting_fault() if isinstance(trouble, RecursionError) else _fault_behind(trouble, value)
     if fault is not None:
         raise PayloadRefused(f"{where}: {fault.path} {fault.reason}", hint=fault.fix) from trouble
     hint = "pass a value of the annotated type, or correct the annotation"
@@ -209,6 +205,15 @@ def _refuse_because(value: object, shape: Shape, where: str, trouble: Exception)
         f"{where} does not fit its annotation {wanted}: {_text(trouble)}",
         hint=hint,
     ) from trouble
+
+
+def _fault_behind(trouble: Exception, value: object) -> Fault | None:
+    """The part that JSON has no form for, if there is one: of a NaN a decoder says only that it found `null`."""
+    of_keys = isinstance(trouble, NotImplementedError) or "`key`" in _text(trouble)
+    try:
+        return unwritten_fault(value, of_keys)
+    except Exception:  # the user's own classes may mind being looked at
+        return None
 
 
 def _text(trouble: Exception) -> str:
