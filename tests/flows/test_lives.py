@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import holdfast as hf
 from holdfast.authoring.flows import flow
-from holdfast.core.queries import AllWork, ChildrenOf
+from holdfast.core.queries import AllWork, ChildrenOf, OpenWork
 from tests.support.stores import KINDS, Site, site_for
 from tests.worker.support import assert_sound, engine_on, until
 
@@ -198,6 +199,27 @@ async def test_i8_what_follows_is_left_for_a_worker_that_has_the_code_of_the_run
                 assert await engine.get(run).result(timeout=10) == 4
             assert called == ["counted"], "what was completed is not run again"
             await assert_sound(engine)
+
+
+async def test_i11_what_a_skip_makes_ready_waits_for_the_time_that_the_run_was_started_for(site: Site) -> None:
+    registry = hf.Registry()
+    work = hf.action(registry=registry)(counted)
+
+    async def twice_counted() -> int:
+        await work(1)
+        return await work(2)
+
+    made = flow(registry=registry)(twice_counted)
+    async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
+        later = datetime.now(UTC) + timedelta(hours=1)
+        handle = await engine.start(made, at=later)
+        (first,) = await engine.store.rows(OpenWork(handle.id))
+        await handle.skip(first.node)
+        await engine.settle(timeout=10)
+        (second,) = await engine.store.rows(OpenWork(handle.id))
+        assert second.due == first.due == int(later.timestamp() * 1_000_000)
+        assert called == []
+        await assert_sound(engine)
 
 
 async def test_i10_cancelling_a_flow_cancels_the_runs_that_it_started(site: Site) -> None:

@@ -77,7 +77,7 @@ class FlowMachine:
         run = replace(run, signature=operation.signature or None)
         code = code_of_flow(definitions, run)
         plan = self._plan(view, run, None, code)
-        self._apply(view, run, plan, _calls(plan, code), code, handing, due=operation.due)
+        self._apply(view, run, plan, _calls(plan, code), code, handing)
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         if work.kind == SETTLE and work.status != COMPLETED:
@@ -150,7 +150,6 @@ class FlowMachine:
         calls: Mapping[str, NewCall],
         code: FlowCode,
         handing: Handing,
-        due: int = 0,
     ) -> None:
         handing.logged += plan.log_lines
         if run.status == SUSPENDED:  # what it waited for has come
@@ -162,7 +161,7 @@ class FlowMachine:
         if not view.optimistic:  # all at once: a spread has very many
             view.expect(WORK, [(run.id, each.node_id, 1) for each in plan.readiness_increments])
         for each in plan.readiness_increments:
-            run = _count(view, run, each, calls, handing, due)
+            run = _count(view, run, each, calls, handing)
         if plan.instance_completion is None and run.active and _may_only_wait(plan, code.graph):
             run = suspended_if_only_waiting(view, run)
         view.put(RUNS, run)
@@ -297,9 +296,7 @@ def _may_only_wait(plan: CompletionPlan, graph: FlowGraph) -> bool:
     return any(graph.node(name).category in ("timer", "wait") for each in barriers for name in each.branches)
 
 
-def _count(
-    view: View, run: Run, each: ReadinessIncrement, calls: Mapping[str, NewCall], handing: Handing, due: int
-) -> Run:
+def _count(view: View, run: Run, each: ReadinessIncrement, calls: Mapping[str, NewCall], handing: Handing) -> Run:
     """I17: one predecessor more. The first makes the item, the last makes it ready."""
     key = (run.id, each.node_id, 1)
     work = view.probe(WORK, key) if each.required_count is not None else view.get(WORK, key)
@@ -318,7 +315,7 @@ def _count(
             return run
         view.put(WORK, make_ready(view, run, replace(work, due=max(work.due, view.now)), handing))
         return replace(run, active=run.active + 1)
-    work = _new_item(view, run, each, calls.get(each.node_id), due)
+    work = _new_item(view, run, each, calls.get(each.node_id))
     if work.completed < work.required:
         view.insert(WORK, work)
         return run
@@ -329,7 +326,7 @@ def _count(
     return replace(run, active=run.active + 1)
 
 
-def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | None, due: int) -> Work:
+def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | None) -> Work:
     work = Work(
         run=run.id,
         node=each.node_id,
@@ -341,7 +338,7 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | No
         completed=each.increment,
         queue=run.queue if call is None else call.queue or run.queue,
         priority=run.priority,
-        due=max(due, view.now),
+        due=max(run.due, view.now),  # not before the time that the run was started for, whatever is skipped until then
         created=view.now,
         payload=None if call is None else call.payload,
         codec="json" if call is None else call.codec,
