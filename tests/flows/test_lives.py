@@ -201,6 +201,25 @@ async def test_i8_what_follows_is_left_for_a_worker_that_has_the_code_of_the_run
             await assert_sound(engine)
 
 
+async def test_i29_a_refused_reattempt_offers_no_fork_of_a_flow(site: Site) -> None:
+    """It would be refused."""
+    registry = hf.Registry()
+    work = hf.action(registry=registry)(counted)
+
+    async def once() -> int:
+        return await work(1)
+
+    made = flow(registry=registry)(once)
+    async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
+        handle = await engine.start(made)
+        await handle.result(timeout=10)
+        (done, *_) = await handle.step_executions()
+        with pytest.raises(hf.ReattemptRefused) as refused:
+            await handle.reattempt(done.node)
+        assert "holdfast fork" not in refused.value.hint
+        assert "start another run of once" in refused.value.hint
+
+
 async def test_i11_what_a_skip_makes_ready_waits_for_the_time_that_the_run_was_started_for(site: Site) -> None:
     registry = hf.Registry()
     work = hf.action(registry=registry)(counted)

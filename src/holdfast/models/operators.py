@@ -56,6 +56,7 @@ from holdfast.core.rows import (
     Run,
     Work,
 )
+from holdfast.core.state_items import step_of
 from holdfast.core.view import View
 from holdfast.models.delivery import forget_failure, gate_for, wait_no_more
 from holdfast.models.machine import (
@@ -130,12 +131,21 @@ def _skip_event_of(view: View, run: Run, work: Work, by: str) -> Changed:
     return skip_event(view, run, work, place.position, by)
 
 
-def _fork_instead(run: Run, name: str) -> str:
-    """What to do instead of attempting a node again. The command needs what the run's graph is in."""
-    where = f"--step {run.base}" if run.model == GRAPH else f"--from {shlex.quote(name)}"
+def _what_instead(run: Run, node: str, name: str) -> str:
+    """What to do instead of attempting a node again: mostly a fork. The command needs what the run's graph is in."""
+    if run.model == DECIDER:
+        return f"give {run.workflow} an input that asks for it again: another instance, if this one has ended"
+    if run.model not in ("dag", GRAPH):
+        return f"start another run of {run.workflow}: only DAGs and state graphs can be forked"
+    where, asked = f"--from {shlex.quote(name)}", f"from_node={name!r}"
+    if run.model == GRAPH:
+        step = step_of(node) - 1  # the checkpoint that has the item in its frontier
+        where, asked = f"--step {step}", f"step={step}"
     code = "" if run.definition is not None else f" (with --app and the module of {run.workflow})"
-    in_python = "" if run.model == GRAPH else f", or engine.fork(…, from_node={name!r}),"
-    return f"`holdfast fork {run.id} {where}`{code}{in_python} makes a new run that shares everything before it"
+    return (
+        f"`holdfast fork {run.id} {where}`{code}, or engine.fork(…, {asked}), makes a new run that shares everything "
+        "before it"
+    )
 
 
 def _hasten(view: View, run: Run, waiting: Work, name: str, by: str) -> Changed:
@@ -239,10 +249,10 @@ class Operators:
         attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
         name = machine.label(view, run, node, self.definitions)
         status = attempts[-1].status if attempts else "not begun"
-        fork = _fork_instead(run, name)
+        instead = _what_instead(run, node, name)
         if _is_final(run):
             raise ReattemptRefused(
-                f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=fork
+                f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=instead
             )
         if status == READY and attempts[-1].attempt > 1:
             return _hasten(view, run, attempts[-1], name, op.by)
@@ -252,12 +262,12 @@ class Operators:
             stands = "; ".join([f"it {_STANDING.get(status, f'is {status}')}", *ahead])
             raise ReattemptRefused(
                 f"node {name} of run {run.id} cannot be attempted again: {stands}",
-                hint=fork if is_done else f"wait for its end; {_ask(run)}",
+                hint=instead if is_done else f"wait for its end; {_ask(run)}",
             )
         _refuse_taken(run, attempts[-1], ReattemptRefused, "attempted again")
         if ahead := self._gone_ahead(view, run, node):
             raise ReattemptRefused(
-                f"node {name} of run {run.id} cannot be attempted again: {'; '.join(ahead)}", hint=fork
+                f"node {name} of run {run.id} cannot be attempted again: {'; '.join(ahead)}", hint=instead
             )
         run = self._take_up(view, record(view, run, "reattempted", by=op.by, node=name))
         nodes = self._retry_nodes(view, run, node, op.by)
