@@ -241,6 +241,40 @@ async def test_i11_what_a_skip_makes_ready_waits_for_the_time_that_the_run_was_s
         await assert_sound(engine)
 
 
+async def test_i11_a_node_that_runs_as_a_child_is_not_skipped_before_that_has_ended(site: Site) -> None:
+    """The child would go on with nobody to tell: it is cancelled first, and then the node gave up."""
+    registry = hf.Registry()
+    work = hf.action(registry=registry)(counted)
+
+    @hf.workflow(registry=registry)
+    async def waiting() -> int:
+        await hf.wait_for("never")
+        return 0
+
+    async def parent() -> int:
+        await waiting()
+        return await work(1)
+
+    made = flow(registry=registry)(parent)
+    async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
+        handle = await engine.start(made)
+
+        async def child() -> str | None:
+            found = await engine.store.rows(ChildrenOf(handle.id))
+            return found[0].id if found and found[0].status == "suspended" else None
+
+        started = await until(child, "the child waits")
+        with pytest.raises(hf.UsageError, match=f"it is running, as run {started}.*holdfast cancel {started}"):
+            await handle.skip("waiting")
+        assert await engine.get(started).status() == "suspended"
+        await engine.get(started).cancel()
+        with pytest.raises(hf.RunFailed):
+            await handle.result(timeout=10)
+        await handle.skip("waiting")
+        assert await handle.result(timeout=10) == 2
+        await assert_sound(engine)
+
+
 async def test_i10_cancelling_a_flow_cancels_the_runs_that_it_started(site: Site) -> None:
     registry = hf.Registry()
 

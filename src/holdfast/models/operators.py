@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from holdfast.core.decider_operations import DECIDER
 from holdfast.core.errors import HoldfastError, ReattemptRefused, UsageError
 from holdfast.core.function_operations import TURN
+from holdfast.core.ids import child_id
 from holdfast.core.operations import (
     CancelRun,
     Changed,
@@ -129,6 +130,15 @@ def _skip_event_of(view: View, run: Run, work: Work, by: str) -> Changed:
             hint=f"`holdfast retry {run.id}` lets it try again; `holdfast projections skip` finds its next event",
         )
     return skip_event(view, run, work, place.position, by)
+
+
+def _run_of(view: View, work: Work | None) -> Run | None:
+    """The run that an item waits for because it started it, as long as that goes on: the item is then running too."""
+    if work is None or work.kind != CHILD or work.status not in (BLOCKED, READY):
+        return None
+    parent = existing_run(view, work.run)
+    child = view.run(subgraph_run(work) if parent.model == GRAPH else child_id(work.run, work.node))
+    return None if child is None or child.ended else child
 
 
 def _what_instead(run: Run, node: str, name: str) -> str:
@@ -309,6 +319,12 @@ class Operators:
             return _skip_event_of(view, run, latest, op.by)
         if status == SKIPPED:
             return Changed(changed=False, status=run.status)  # K8: whoever asks again is not told off
+        child = _run_of(view, latest)
+        if child is not None:  # which would go on, with nobody to tell
+            raise UsageError(
+                f"node {name} of run {run.id} cannot be skipped: it is running, as run {child.id}",
+                hint=f"wait for its end, or `holdfast cancel {child.id}`: then the node gives up, and can be skipped",
+            )
         if run.status in FINAL or status in (COMPLETED, LEASED):
             stands = _STANDING.get(status, f"is {status}")
             waits = status == LEASED and run.status not in FINAL
