@@ -64,6 +64,7 @@ from holdfast.models.machine import (
     Definitions,
     Handing,
     Machine,
+    discarded_letter,
     end_run,
     existing_run,
     facts_of,
@@ -246,7 +247,8 @@ class Operators:
         if _was_granted(view, run, op):
             return Changed(changed=True, status=run.status)
         # The last step of a graph may have failed at its merge, which no node is to blame for.
-        if _is_final(run) or not (run.gave_up or (run.model == GRAPH and run.status == FAILED)):
+        unmerged = run.model == GRAPH and run.status == FAILED and run.remaining == 0
+        if _is_final(run) or not (run.gave_up or unmerged):
             return Changed(changed=False, status=run.status)
         nodes = self._retry(view, record(view, run, "retried", by=op.by, **_named(op)), op.by)
         return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
@@ -259,6 +261,8 @@ class Operators:
         attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
         name = machine.label(view, run, node, self.definitions)
         status = attempts[-1].status if attempts else "not begun"
+        if op.dead and status != DEAD:
+            return Changed(changed=False, status=run.status)
         instead = _what_instead(run, node, name)
         if _is_final(run):
             raise ReattemptRefused(
@@ -359,7 +363,9 @@ class Operators:
 
     def discard(self, view: View, op: DiscardDead) -> Changed:
         run = existing_run(view, op.run)
-        node = self.machines[run.model].find(view, run, op.node, self.definitions)
+        machine = self.machines[run.model]
+        node = machine.find(view, run, op.node, self.definitions)
+        name = machine.label(view, run, node, self.definitions)
         attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
         if not attempts or attempts[-1].status != DEAD:
             return Changed(changed=False, status=run.status)
@@ -371,10 +377,13 @@ class Operators:
                 hint=f"`holdfast retry {run.id}` looks into it again",
             )
         view.put(WORK, replace(attempts[-1], status=CANCELLED, token=attempts[-1].token + 1))
-        run = record(view, run, "dead letter discarded", by=op.by, node=op.node)
+        run = record(view, run, "dead letter discarded", by=op.by, node=name)
         run = replace(run, gave_up=max(0, run.gave_up - 1))
-        if run.ended or run.model == DECIDER:  # an instance goes on without it
+        reason = discarded_letter(name, op.by)
+        if run.model == DECIDER:  # an instance goes on without it
             view.put(RUNS, run)
+        elif run.ended:  # it failed before; for what else, if for anything
+            view.put(RUNS, self._blame(view, run) if run.gave_up else replace(run, reason=reason))
         else:
             waiting = {wait.address for wait in view.find(WaitsOf(run.id))}
             wait_no_more(view, run.id)
@@ -383,8 +392,8 @@ class Operators:
                 if work.status in (READY, LEASED) or work.node in waiting:
                     view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
             run = replace(run, active=0)
-            end_run(view, run, FAILED, reason=f"the dead letter of node {op.node} was discarded by {op.by}")
-        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(op.node,))
+            end_run(view, run, FAILED, reason=reason)
+        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(name,))
 
     def hold(self, view: View, op: SetHold) -> Changed:
         existing = view.get(HOLDS, (op.scope, op.name))
