@@ -275,6 +275,34 @@ async def test_i11_a_node_that_runs_as_a_child_is_not_skipped_before_that_has_en
         await assert_sound(engine)
 
 
+async def test_g3_a_child_that_was_to_be_pruned_before_the_flow_saw_its_end_is_not_started_again(site: Site) -> None:
+    registry = hf.Registry()
+    work = hf.action(registry=registry)(counted)
+
+    @hf.workflow(registry=registry)
+    async def child() -> int:
+        return await work(1)
+
+    async def parent() -> int:
+        return await child()
+
+    made = flow(registry=registry)(parent)
+    async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
+        await engine.maintenance(True, workflow="child")
+        handle = await engine.start(made)
+        await until(lambda: engine.store.rows(ChildrenOf(handle.id)), "the child has been started")
+        await engine.settle(timeout=10)
+        await handle.pause()
+        await engine.maintenance(False, workflow="child")
+        (started,) = await engine.store.rows(ChildrenOf(handle.id))
+        assert await engine.get(started.id).result(timeout=10) == 2
+        assert await engine.prune(older_than_seconds=0) == 0
+        await handle.resume()
+        assert await handle.result(timeout=10) == 2
+        assert called == ["counted"]
+        assert await engine.prune(older_than_seconds=0) == 2
+
+
 async def test_i10_cancelling_a_flow_cancels_the_runs_that_it_started(site: Site) -> None:
     registry = hf.Registry()
 
