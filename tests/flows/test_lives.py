@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -266,6 +267,10 @@ async def test_i11_a_node_that_runs_as_a_child_is_not_skipped_before_that_has_en
         started = await until(child, "the child waits")
         with pytest.raises(hf.UsageError, match=f"it is running, as run {started}.*holdfast cancel {started}"):
             await handle.skip("waiting")
+        with pytest.raises(hf.ReattemptRefused, match=f"it is running, as run {started}"):
+            await handle.reattempt("waiting")
+        with pytest.raises(hf.ReattemptRefused, match="it waits for what it has asked for"):
+            await engine.get(started).reattempt("waiting")
         assert await engine.get(started).status() == "suspended"
         await engine.get(started).cancel()
         with pytest.raises(hf.RunFailed):
@@ -301,6 +306,76 @@ async def test_g3_a_child_that_was_to_be_pruned_before_the_flow_saw_its_end_is_n
         assert await handle.result(timeout=10) == 2
         assert called == ["counted"]
         assert await engine.prune(older_than_seconds=0) == 2
+
+
+async def result_too_large() -> str:
+    return "x" * (5_000 * await counted(1))
+
+
+async def argument_too_large() -> str:
+    number = await counted(1)
+    return await same("x" * (5_000 * number))
+
+
+async def variable_too_large() -> str:
+    text = "x" * (5_000 * await counted(1))
+    await counted(2)
+    return text[:10] * 1_000
+
+
+async def same(text: str) -> str:
+    return text
+
+
+@pytest.mark.parametrize("source", [result_too_large, argument_too_large, variable_too_large])
+async def test_g3_what_a_flow_cannot_store_fails_the_flow_and_no_call_is_made_again(
+    site: Site, source: Callable[[], Coroutine[Any, Any, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was called has completed. A retry computes again, and goes on once there is room for it."""
+    registry = hf.Registry()
+    for action in (counted, same):
+        monkeypatch.setitem(globals(), action.__name__, hf.action(registry=registry)(action))
+    made = flow(registry=registry)(source)
+    small = engine_on(site.url or "memory://", registry, payload_limit_bytes=9_000)
+    async with small, small.worker():
+        handle = await small.start(made)
+        for tried in (1, 2):
+            if tried > 1:
+                await handle.retry()
+            with pytest.raises(hf.RunFailed) as failed:
+                await handle.result(timeout=10)
+            assert isinstance(failed.value.cause, hf.PayloadTooLarge)
+            assert [step.state for step in await handle.step_executions("counted")] == ["completed"]
+            assert await small.dead() == []
+        assert called == ["counted"]
+        await assert_sound(small)
+    if site.kind == "memory":  # which is gone
+        return
+    async with engine_on(site.url, registry) as large, large.worker():
+        mended = large.get(handle.id)
+        await mended.retry()
+        assert await mended.result(timeout=10) == "x" * 10_000
+
+
+async def test_i11_a_skip_after_which_a_flow_could_not_go_on_is_refused(site: Site) -> None:
+    registry = hf.Registry()
+
+    async def risen() -> int:
+        return await failing(1)
+
+    @hf.action(registry=registry)
+    async def failing(number: int) -> int:
+        raise ValueError(number)
+
+    made = flow(registry=registry)(risen)
+    async with engine_on(site.url or "memory://", registry) as engine, engine.worker():
+        handle = await engine.start(made)
+        with pytest.raises(hf.RunFailed):
+            await handle.result(timeout=10)
+        with pytest.raises(hf.PayloadRefused, match="result of flow risen"):
+            await handle.skip("failing")
+        assert await handle.status() == "failed"
+        assert [step.state for step in await handle.step_executions()] == ["failed"]
 
 
 async def test_i10_cancelling_a_flow_cancels_the_runs_that_it_started(site: Site) -> None:

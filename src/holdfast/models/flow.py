@@ -9,13 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.codec import decode_error, encode_error
 from holdfast.core.codec_failure import ErrorRecord, encode_record
-from holdfast.core.errors import MissingJob, NoProgress, ReadinessOverflow, UnknownNode, UnknownWorkflow, UsageError
+from holdfast.core.errors import (
+    HoldfastError,
+    MissingJob,
+    NoProgress,
+    PayloadRefused,
+    PayloadTooLarge,
+    ReadinessOverflow,
+    UnknownNode,
+    UnknownWorkflow,
+    UsageError,
+)
 from holdfast.core.flow_addresses import parse_address
 from holdfast.core.flow_graph import FlowGraph
+from holdfast.core.flow_values import raised
 from holdfast.core.flow_waits import FlowWait, read_wait, wait_bytes
 from holdfast.core.operations import StartRun
 from holdfast.core.queries import Attempts, OpenWork, ValuesFor, WaitsOf
@@ -37,6 +49,7 @@ from holdfast.core.rows import (
     RUNNING,
     RUNS,
     SETTLE,
+    SKIPPED,
     SLEEP,
     SUSPENDED,
     VALUES,
@@ -77,7 +90,10 @@ class FlowMachine:
         run = replace(run, signature=operation.signature or None)
         code = code_of_flow(definitions, run)
         plan = self._plan(view, run, None, code)
-        self._apply(view, run, plan, _calls(plan, code), code, handing)
+        stored = _encoded(run, plan, code)
+        if stored.refused is not None:
+            raise stored.refused  # to who starts it
+        self._apply(view, run, stored, code, handing)
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         if work.kind == SETTLE and work.status != COMPLETED:
@@ -98,13 +114,13 @@ class FlowMachine:
         """Plan what follows from a completion, and write it."""
         origin = origin_of(view, run, work)
         try:
-            plan = self._plan(view, run, origin, code)
-            calls = _calls(plan, code)
+            stored = self._stored(view, run, work, origin, code)
         except MissingJob:
             if work.kind == SETTLE:
                 raise
             view.put(RUNS, leave_to_others(view, run, work))  # nothing else has been written yet
             return
+        plan = stored.plan
         if work.kind == WAIT:
             wait_no_more(view, run.id, work.node)
         if origin is not None and origin.status in GAVE_UP:
@@ -119,12 +135,29 @@ class FlowMachine:
                     WORK, replace(origin, parents=TAKEN, status=FAILED if origin.status == DEAD else origin.status)
                 )
                 run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
-        self._apply(view, run, plan, calls, code, handing)
+        self._apply(view, run, stored, code, handing)
+
+    def _stored(self, view: View, run: Run, work: Work, origin: Work | None, code: FlowCode) -> _Stored:
+        """What follows from a completion, as it is stored. The completion stands, whatever cannot be stored of that."""
+        stored = _encoded(run, self._plan(view, run, origin, code), code)
+        if stored.refused is None:
+            return stored
+        if work.status == SKIPPED:
+            raise stored.refused  # to who skipped it: it is not done, and something else may be
+        if origin is None or origin.status in GAVE_UP:
+            return stored
+        # The flow may catch it where it caught what the completed node raised.
+        failure = raised(stored.refused).record
+        caught = self._planned(view, run, Completion(node_id=origin.node, failure=failure), code)
+        end = caught.instance_completion
+        if end is not None and end.status == "failed" and end.node_id == origin.node:
+            return stored
+        instead = _encoded(run, caught, code)
+        return instead if instead.refused is None else stored
 
     def _plan(self, view: View, run: Run, origin: Work | None, code: FlowCode) -> CompletionPlan:
-        graph = code.graph
         if origin is None:
-            return plan_start(graph, code.arguments(run.input, run.codec), code.environment)
+            return plan_start(code.graph, code.arguments(run.input, run.codec), code.environment)
         if origin.status in GAVE_UP:
             completion = Completion(node_id=origin.node, failure=_failure(origin))
         else:
@@ -134,6 +167,10 @@ class FlowMachine:
             elif origin.kind == WAIT and origin.status == COMPLETED:
                 value = code.outcome_of(read_wait(origin.result))
             completion = Completion(node_id=origin.node, value=value)
+        return self._planned(view, run, completion, code)
+
+    def _planned(self, view: View, run: Run, completion: Completion, code: FlowCode) -> CompletionPlan:
+        graph = code.graph
         if not view.optimistic:  # nothing is read beforehand where nothing is loaded
             analysis = analyse_subgraph(graph, completion.node_id)
             reads = [read for read in analysis.inbox_reads if not read.is_sequence]
@@ -142,31 +179,24 @@ class FlowMachine:
 
     # -- a plan becomes rows
 
-    def _apply(
-        self,
-        view: View,
-        run: Run,
-        plan: CompletionPlan,
-        calls: Mapping[str, NewCall],
-        code: FlowCode,
-        handing: Handing,
-    ) -> None:
+    def _apply(self, view: View, run: Run, stored: _Stored, code: FlowCode, handing: Handing) -> None:
+        plan = stored.plan
         handing.logged += plan.log_lines
         if run.status == SUSPENDED:  # what it waited for has come
             run = replace(run, status=RUNNING)
         for release in plan.released:
             run = release_rows(view, run, plan.completed_node_id, release, code)
-        for write in plan.inbox_writes:
-            view.insert(VALUES, _value(run.id, write, code))
+        for value in stored.values:
+            view.insert(VALUES, value)
         if not view.optimistic:  # all at once: a spread has very many
             view.expect(WORK, [(run.id, each.node_id, 1) for each in plan.readiness_increments])
         for each in plan.readiness_increments:
-            run = _count(view, run, each, calls, handing)
+            run = _count(view, run, each, stored.calls, handing)
         if plan.instance_completion is None and run.active and _may_only_wait(plan, code.graph):
             run = suspended_if_only_waiting(view, run)
         view.put(RUNS, run)
         if plan.instance_completion is not None:
-            _end(view, run, plan, plan.instance_completion, code)
+            _end(view, run, plan, plan.instance_completion, stored.result, code)
         elif run.active == 0:
             self.idle(view, run)
 
@@ -274,13 +304,42 @@ def _failure(work: Work) -> ErrorRecord:
     return decode_error(work.error or encode_error(RuntimeError(f"{work.node} was given up")))
 
 
-def _calls(plan: CompletionPlan, code: FlowCode) -> dict[str, NewCall]:
-    """The calls of the plan, encoded before anything is written: a worker may lack what they call."""
-    return {
-        each.node_id: code.call(each.call.name or "", each.call.args, each.call.kwargs, each.call.options)
-        for each in plan.readiness_increments
-        if each.call is not None and each.category in ("action", "child")
-    }
+class _Stored(msgspec.Struct):
+    """A plan with all that it stores, encoded before anything is written."""
+
+    plan: CompletionPlan
+    calls: dict[str, NewCall] = {}
+    values: list[Value] = []
+    result: bytes | None = None
+    refused: HoldfastError | None = None  # some of it cannot be stored, and the plan is to fail the run
+
+
+def _encoded(run: Run, plan: CompletionPlan, code: FlowCode) -> _Stored:
+    """MissingJob if this worker lacks what is called."""
+    stored, node = _Stored(plan), plan.completed_node_id
+    try:
+        for each in plan.readiness_increments:
+            node, call = each.node_id, each.call
+            if call is not None and each.category in ("action", "child"):
+                stored.calls[node] = code.call(call.name or "", call.args, call.kwargs, call.options)
+        for write in plan.inbox_writes:
+            node = write.target
+            stored.values.append(_value(run.id, write, code))
+        end = plan.instance_completion
+        if end is not None and end.status == "completed":
+            node = end.node_id
+            stored.result = code.result(end.result)
+    except (PayloadRefused, PayloadTooLarge) as refused:
+        return _Stored(_failed(plan, node, refused, code.graph), refused=refused)
+    return stored
+
+
+def _failed(plan: CompletionPlan, node: str, error: HoldfastError, graph: FlowGraph) -> CompletionPlan:
+    """The completion stands, and the run fails at the node."""
+    known = graph.by_id.get(parse_address(node).node)
+    place = "" if known is None else f"  flow {graph.name}, line {known.line}\n"
+    end = InstanceCompletion("failed", node, failure=raised(error, place).record)
+    return replace(plan, inbox_writes=(), readiness_increments=(), released=(), instance_completion=end)
 
 
 def _may_only_wait(plan: CompletionPlan, graph: FlowGraph) -> bool:
@@ -357,13 +416,15 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | No
     return work
 
 
-def _end(view: View, run: Run, plan: CompletionPlan, end: InstanceCompletion, code: FlowCode) -> None:
+def _end(
+    view: View, run: Run, plan: CompletionPlan, end: InstanceCompletion, result: bytes | None, code: FlowCode
+) -> None:
     """The run is over; parallel branches that nobody waits for are not."""
     for work in view.find(OpenWork(run.id)) if run.active else ():
         view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
     run = replace(run, active=0)
     if end.status == "completed":
-        end_run(view, run, COMPLETED, result=code.result(end.result))
+        end_run(view, run, COMPLETED, result=result)
         return
     failure = end.failure
     run = blame(view, run, code.graph, end.node_id, plan.completed_node_id, failure)
