@@ -16,6 +16,7 @@ from holdfast.authoring.functions import Workflow
 from holdfast.core import failpoints
 from holdfast.core.codec import ErrorRecord, decode_error, decode_stored_result, unlabelled
 from holdfast.core.dag_document import document, frozen, stored_nodes
+from holdfast.core.decider_operations import DECIDER
 from holdfast.core.errors import (
     DagError,
     HoldfastError,
@@ -205,7 +206,9 @@ class Handle(Generic[R]):
             ) from cause
         if row.status == CANCELLED:
             by, what = _who_cancelled(row)
-            raise RunCancelled(f"run {row.id} of {row.workflow} was {what}", run_id=row.id, by=by)
+            # An instance is not started by anybody: its first input makes it.
+            hint = "it ignores what it is given: use another instance" if row.model == DECIDER else None
+            raise RunCancelled(f"run {row.id} of {row.workflow} was {what}", run_id=row.id, by=by, hint=hint)
         command = f"holdfast resume {row.id}"
         raise RunPaused(
             f"run {row.id} of {row.workflow} is paused: {told}",

@@ -70,6 +70,8 @@ async def test_i29_a_refused_reattempt_offers_no_fork_of_an_instance(stage: Stag
         with pytest.raises(hf.ReattemptRefused, match="the run is cancelled") as refused:
             await handle.reattempt("timer/k")
         assert refused.value.hint.startswith("give puppet an input that asks for it again")
+        with pytest.raises(hf.RunCancelled, match="use another instance"):
+            await handle.result(timeout=DEADLINE_SECONDS)
 
 
 async def test_i11_a_pause_leaves_the_synchronous_door_open(stage: Stage, world: World) -> None:

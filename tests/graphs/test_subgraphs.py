@@ -295,6 +295,10 @@ async def test_i11_a_subgraph_that_runs_is_not_skipped_before_its_run_has_ended(
         await until(asks, "the subgraph asks, and the graph waits for it")
         with pytest.raises(hf.UsageError, match=f"it is running, as run {child.id}.*holdfast cancel {child.id}"):
             await handle.skip("part")
+        with pytest.raises(hf.ReattemptRefused, match=f"it is running, as run {child.id}"):
+            await handle.reattempt("part")
+        with pytest.raises(hf.ReattemptRefused, match="it waits for a person's answer"):
+            await child.reattempt("deep")
         assert await child.status() == "suspended"
         await child.cancel()
         with pytest.raises(hf.RunFailed, match="is cancelled"):

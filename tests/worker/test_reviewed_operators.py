@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
 
 import pytest
@@ -154,6 +155,77 @@ async def test_i9_only_a_dead_letter_is_replayed(url: str) -> None:
 
 async def _is_tried_again(engine: hf.Engine, handle: hf.Handle[Any]) -> bool:
     return await statuses(engine, handle.id) == [FAILED, READY]
+
+
+@pytest.mark.parametrize("model", ["flow", "function", "graph"])
+async def test_i11_an_open_run_starts_its_children_also_of_a_workflow_that_is_drained(url: str, model: str) -> None:
+    """A drain takes no new runs, and lets those that are open go on to their end: what they call is part of them."""
+    registry, may_call = hf.Registry(), asyncio.Event()
+
+    @hf.action(registry=registry)
+    async def gate() -> None:
+        await may_call.wait()
+
+    @hf.workflow(registry=registry)
+    async def child() -> int:
+        return 1
+
+    @hf.workflow(registry=registry)
+    async def fn() -> int:
+        await gate()
+        return await child()
+
+    async def flowing() -> int:
+        await gate()
+        return await child()
+
+    inner = hf.StateGraph(Sum, name="inner", registry=registry)
+    outer = hf.StateGraph(Sum, name="outer", registry=registry)
+
+    @inner.node
+    async def add(state: Sum) -> Any:
+        return {"total": 1}
+
+    @outer.node
+    async def waits(state: Sum) -> Any:
+        await may_call.wait()
+
+    inner.start_at("add")
+    inner.finish("add")
+    outer.subgraph("part", inner)
+    outer.start_at("waits")
+    outer.edge("waits", "part")
+    outer.finish("part")
+    made = flow(registry=registry)(flowing)
+    async with engine_on(url, registry) as engine, engine.worker():
+        if model == "graph":
+            handle: hf.Handle[Any] = await engine.start(outer, {"total": 0})
+        else:
+            handle = await engine.start(made if model == "flow" else fn)
+        for workflow in ("child", "inner"):
+            await engine.drain(workflow)
+        may_call.set()
+        assert await handle.result(timeout=5) == ({"total": 1} if model == "graph" else 1)
+        with pytest.raises(hf.UsageError, match="is being drained"):
+            await engine.start(child)
+        await assert_sound(engine)
+
+
+async def test_i29_a_refused_reattempt_says_what_the_node_waits_for(url: str) -> None:
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def act() -> None: ...
+
+    async with engine_on(url, registry) as engine:
+        later = datetime.now(UTC) + timedelta(hours=1)
+        for handle, told in (
+            (await engine.start(act, at=later), "it waits for its time"),
+            (await engine.start(act, paused=True), "it is ready, and the run is paused"),
+            (await engine.start(act), "it is ready and waits for a worker"),
+        ):
+            with pytest.raises(hf.ReattemptRefused, match=f"cannot be attempted again: {told}"):
+                await handle.reattempt("act")
 
 
 async def test_i11_the_reason_of_a_pause_is_that_of_the_node_that_still_fails(url: str) -> None:

@@ -52,6 +52,7 @@ from holdfast.core.rows import (
     SKIPPED,
     SUSPENDED,
     TIMER,
+    WAIT,
     WORK,
     Hold,
     Run,
@@ -77,7 +78,7 @@ from holdfast.models.machine import (
 )
 from holdfast.models.projection import failed_place, skip_event
 from holdfast.models.state_code import GRAPH
-from holdfast.models.state_graph import subgraph_run
+from holdfast.models.state_graph import asks_person, subgraph_run
 
 FINAL = (COMPLETED, CANCELLED, CANCELLING)
 NAMES_SHOWN = 5  # in a refusal
@@ -88,7 +89,6 @@ _STANDING = {
     LEASED: "is running",
     READY: "is ready and waits for a worker",
     BLOCKED: "has not begun",
-    "not begun": "has not begun",
     COMPLETED: "has completed",
     SKIPPED: "was skipped",
 }
@@ -140,6 +140,26 @@ def _run_of(view: View, work: Work | None) -> Run | None:
     parent = existing_run(view, work.run)
     child = view.run(subgraph_run(work) if parent.model == GRAPH else child_id(work.run, work.node))
     return None if child is None or child.ended else child
+
+
+def _standing(view: View, run: Run, work: Work | None) -> str:
+    """Where a node stands that cannot be attempted again."""
+    if work is None:
+        return _STANDING[BLOCKED]
+    child = _run_of(view, work)
+    if child is not None:
+        return f"is running, as run {child.id}"
+    if work.status == READY and work.gate == GATE_PAUSED:
+        return "is ready, and the run is paused"
+    if work.status == READY and work.due > view.now:
+        return "waits for its time"
+    if work.status == BLOCKED and work.kind == TURN:
+        return "waits for what it has asked for"
+    if work.status == BLOCKED and run.model == GRAPH and asks_person(work):
+        return "waits for a person's answer"
+    if work.status == BLOCKED and any(wait.address == work.node for wait in view.find(WaitsOf(run.id))):
+        return "waits for an event" if work.kind == WAIT else "waits for another run"
+    return _STANDING.get(work.status, f"is {work.status}")
 
 
 def _what_instead(run: Run, node: str, name: str) -> str:
@@ -273,7 +293,7 @@ class Operators:
         if status not in GAVE_UP and status != CANCELLED:
             is_done = status in (COMPLETED, SKIPPED)
             ahead = self._gone_ahead(view, run, node) if is_done else []
-            stands = "; ".join([f"it {_STANDING.get(status, f'is {status}')}", *ahead])
+            stands = "; ".join([f"it {_standing(view, run, attempts[-1] if attempts else None)}", *ahead])
             raise ReattemptRefused(
                 f"node {name} of run {run.id} cannot be attempted again: {stands}",
                 hint=instead if is_done else f"wait for its end; {_ask(run)}",
@@ -330,7 +350,7 @@ class Operators:
                 hint=f"wait for its end, or `holdfast cancel {child.id}`: then the node gives up, and can be skipped",
             )
         if run.status in FINAL or status in (COMPLETED, LEASED):
-            stands = _STANDING.get(status, f"is {status}")
+            stands = _standing(view, run, latest)
             waits = status == LEASED and run.status not in FINAL
             fix = f"wait for its end; {_ask(run)}" if waits else "leave it as it is"
             raise UsageError(
