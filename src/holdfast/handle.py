@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Generator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
@@ -13,6 +14,7 @@ from holdfast.authoring.startable import result_codec_of
 from holdfast.core import failpoints
 from holdfast.core.codec import ErrorRecord, decode_error, decode_stored_result, unlabelled
 from holdfast.core.dag_document import document, frozen, stored_nodes
+from holdfast.core.decider_operations import DECIDER
 from holdfast.core.errors import (
     DagError,
     HoldfastError,
@@ -61,7 +63,7 @@ from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
 from holdfast.models.dag_items import awaited_by, latest_of
 from holdfast.models.flow_code import FLOW
-from holdfast.models.machine import ON_FAILURE
+from holdfast.models.machine import ON_FAILURE, discarded_node
 from holdfast.models.state_code import GRAPH
 from holdfast.querying import answer_query
 from holdfast.runtime.exception_classes import known_exception
@@ -202,7 +204,9 @@ class Handle(Generic[R]):
             ) from cause
         if row.status == CANCELLED:
             by, what = _who_cancelled(row)
-            raise RunCancelled(f"run {row.id} of {row.workflow} was {what}", run_id=row.id, by=by)
+            # An instance is not started by anybody: its first input makes it.
+            hint = "it ignores what it is given: use another instance" if row.model == DECIDER else None
+            raise RunCancelled(f"run {row.id} of {row.workflow} was {what}", run_id=row.id, by=by, hint=hint)
         command = f"holdfast resume {row.id}"
         raise RunPaused(
             f"run {row.id} of {row.workflow} is paused: {told}",
@@ -269,10 +273,10 @@ class Handle(Generic[R]):
         """Give every node that gave up a new attempt; their names."""
         answer = await self._ask(RetryRun(run=self.id, by=checked_text(by, "by"), **await self._wish()))
         if not answer.changed:
-            raise UsageError(
-                f"run {self.id} has nothing to retry: it is {answer.status}",
-                hint="retry is for a run whose nodes gave up; a completed or cancelled run never changes again",
-            )
+            hint = "retry is for a run whose nodes gave up; a completed or cancelled run never changes again"
+            if answer.status == FAILED:
+                hint = _what_helps(await self._row())
+            raise UsageError(f"run {self.id} has nothing to retry: it is {answer.status}", hint=hint)
         return list(answer.nodes)
 
     async def reattempt(self, node: str, *, by: str = "an operator") -> None:
@@ -521,6 +525,9 @@ def _who_cancelled(row: Run) -> tuple[str | None, str]:
 
 
 def _what_helps(row: Run) -> str:
+    node = None if row.gave_up else discarded_node(row.reason)
+    if node is not None:  # which `retry` passes over
+        return f"`holdfast reattempt {row.id} {shlex.quote(node)}` tries after all what was discarded"
     if row.model == "flow" and not row.gave_up:
         return "the flow's own code raised it and would again: start a new run, with other code or another input"
     retry = f"after a fix, `holdfast retry {row.id}` goes on where it stopped"

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 import holdfast as hf
+from holdfast.core.rows import BLOCKED
 from holdfast.store.contract import FindRuns
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
@@ -288,6 +289,33 @@ async def test_i45_calls_made_at_once_are_numbered_as_they_were_begun(sqlite_url
             (3, "answer 2"),
         ]
         assert (await engine.replay(handle.id)).ok
+
+
+async def test_i11_a_subgraph_that_runs_is_not_skipped_before_its_run_has_ended(url: str) -> None:
+    """Its run would go on with nobody to tell: it is cancelled first, and then the node gave up."""
+    ran = Counter[str]()
+    registry, graph = nested(ran, set(), asks=True)
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"n": 1, "log": []})
+        child = await child_of(engine, handle)
+
+        async def asks() -> bool:
+            return bool(await child.interrupts()) and (await work_of(engine, handle.id, "part@1"))[-1].status == BLOCKED
+
+        await until(asks, "the subgraph asks, and the graph waits for it")
+        with pytest.raises(hf.UsageError, match=f"it is running, as run {child.id}.*holdfast cancel {child.id}"):
+            await handle.skip("part")
+        with pytest.raises(hf.ReattemptRefused, match=f"it is running, as run {child.id}"):
+            await handle.reattempt("part")
+        with pytest.raises(hf.ReattemptRefused, match="it waits for a person's answer"):
+            await child.reattempt("deep")
+        assert await child.status() == "suspended"
+        await child.cancel()
+        with pytest.raises(hf.RunFailed, match="was cancelled"):
+            await handle.result(timeout=SECONDS)
+        await handle.skip("part")
+        assert (await handle.result(timeout=SECONDS))["log"] == ["beside", "after"]
+        await assert_sound(engine)
 
 
 async def test_i11_sent_items_are_steered_by_their_address(url: str) -> None:

@@ -374,6 +374,20 @@ def reason_while_paused(asked_for: str, failure: str | None) -> str:
     return asked_for if failure is None else f"{asked_for}; {failure}"
 
 
+_LETTER, _WAS_DISCARDED = "the dead letter of node ", " was discarded by "
+
+
+def discarded_letter(name: str, by: str) -> str:
+    """The reason of a run that failed because somebody closed a dead letter of it for good (I9)."""
+    return f"{_LETTER}{name}{_WAS_DISCARDED}{by}"
+
+
+def discarded_node(reason: str | None) -> str | None:
+    """The node whose dead letter that was, if this is such a reason."""
+    told, discarded, _ = (reason or "").partition(_WAS_DISCARDED)
+    return told.removeprefix(_LETTER) if discarded and told.startswith(_LETTER) else None
+
+
 def _failure_of(view: View, run: Run) -> str | None:
     """The reason that the run fails for, without that of a pause which came after it."""
     asked_for = pause_asked_for(view, run)
