@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.authoring.registry import Registry
 from holdfast.core.codec import ErrorRecord, decode_error, encode_error
 from holdfast.core.errors import RemoteError, RunCancelled, RunFailed
 from holdfast.core.rows import CANCELLED, Run
@@ -9,12 +10,15 @@ from holdfast.models.delivery import RunEnd
 from holdfast.runtime.exception_classes import known_exception
 
 
-def child_failure(name: str, end: RunEnd) -> RunFailed | RunCancelled:
-    """The exception that awaiting the child raises."""
+def child_failure(name: str, end: RunEnd, registry: Registry | None = None) -> RunFailed | RunCancelled:
+    """The exception that awaiting the child raises, in a process with these definitions."""
     if end.status == CANCELLED:
         return RunCancelled(f"child run {end.run} of {name} was cancelled", run_id=end.run, by=None)
     record = None if end.error is None else decode_error(end.error)
-    cause = None if record is None else record.to_cause(known_exception)
+    home: bool | None = None
+    if record is not None and registry is not None:
+        home = record.at_home and registry.has_code_of(end.workflow or name)
+    cause = None if record is None else record.to_cause(known_exception, at_home=home)
     told, fix = _at_the_bottom(record)
     became = "does not exist" if end.status == "not found" else f"failed: {told}"
     return RunFailed(
@@ -22,7 +26,7 @@ def child_failure(name: str, end: RunEnd) -> RunFailed | RunCancelled:
         run_id=end.run,
         workflow=end.workflow or name,
         cause=cause,
-        attempts=() if record is None or cause is None else record.attempts(cause, known_exception),
+        attempts=() if record is None or cause is None else record.attempts(cause, known_exception, at_home=home),
         hint=f"{fix}see `holdfast show {end.run} --traceback`",
     )
 

@@ -37,7 +37,6 @@ from holdfast.core.codec import (
     MAX_INT,
     Codecs,
     ResultCodec,
-    decode_error,
     decode_stored_result,
     encode_stored_result,
     unlabelled,
@@ -65,7 +64,7 @@ from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
 from holdfast.runtime.child_failures import child_failure
-from holdfast.runtime.exception_classes import known_exception
+from holdfast.runtime.exception_classes import as_it_was_raised
 from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
@@ -374,7 +373,7 @@ class LiveFunction:
         if entry.digest != pending.digest or self._present_name(entry.name, pending) != pending.name:
             return run_calls.RESULT, None  # the answer to something else: the loop tells what differs
         if entry.kind == FAILURE:
-            return run_calls.ERROR, decode_error(entry.value or b"{}").to_exception(known_exception)
+            return run_calls.ERROR, as_it_was_raised(entry.value or b"{}")
         try:
             return run_calls.RESULT, self._value(entry, pending.payload, at)
         except RunFailed as error:
@@ -425,7 +424,7 @@ class LiveFunction:
                 return decode_stored_result(codec, self._codecs, end.result)
             plain = unlabelled(end.result)
             return self._codecs.decode(plain.data, where=f"the result of run {end.run}", codec=plain.codec)
-        raise child_failure(name, end)
+        raise child_failure(name, end, self.registry)
 
     def _result_codec(self, end: RunEnd, asked: ResultCodec | None) -> ResultCodec | None:
         """Of what a run returned, which may have gone on as another workflow; None if that is not known here."""
