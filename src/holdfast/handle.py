@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
 
 import msgspec
 
-from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
-from holdfast.authoring.flows import Flow
-from holdfast.authoring.functions import Workflow
+from holdfast.authoring.startable import result_codec_of
 from holdfast.core import failpoints
 from holdfast.core.codec import ErrorRecord, decode_error, decode_stored_result, unlabelled
 from holdfast.core.dag_document import document, frozen, stored_nodes
@@ -218,11 +216,9 @@ class Handle(Generic[R]):
         found = self._engine.definitions.thing(workflow)
         if row.result is None or (isinstance(found, type) and issubclass(found, Dag)):
             return None
-        if isinstance(found, Action | Workflow | Flow):
-            return decode_stored_result(found.call, self._engine.codecs, row.result)
-        code = self._engine.definitions.state_graph(row.workflow) if row.model == GRAPH else None
-        if code is not None:
-            return code.read_result(row.result)
+        reader = result_codec_of(found)
+        if reader is not None:
+            return decode_stored_result(reader, self._engine.codecs, row.result)
         result = unlabelled(row.result)
         return self._engine.codecs.decode(result.data, where=f"the result of {row.workflow}", codec=result.codec)
 

@@ -318,6 +318,22 @@ def test_i54_the_failure_of_a_child_comes_back_as_run_failed_with_its_original_c
     assert back.cause is back.__cause__
 
 
+def test_i54_the_reason_stays_at_the_bottom_however_many_runs_pass_it_on() -> None:
+    """I54: the class of it is known to none of them; what lies between is kept to a depth."""
+    stored = encode_error(ShippingError("no ship", 7), earlier=encode_error(ShippingError("no wind")))
+    for level in range(12):
+        stored = encode_error(RunFailed(f"child run {level} failed: no ship", run_id=str(level)), cause=stored)
+    known = {"holdfast.core.errors.RunFailed": RunFailed, f"{__name__}.ShippingError": ShippingError}
+    chain: list[BaseException] = [decode_error(stored).to_exception(known.get)]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    assert [type(each) for each in chain] == [RunFailed] * 5 + [ShippingError]
+    last = chain[-2]
+    assert isinstance(last, RunFailed)
+    assert [str(each) for each in last.attempts] == [str(ShippingError("no wind")), str(chain[-1])]
+    assert len(stored) < 40_000
+
+
 def test_a_group_of_failures_is_rebuilt_with_what_it_holds() -> None:
     inner = ExceptionGroup("inner", [KeyError("k")])
     record = decode_error(encode_error(raised(ExceptionGroup("several", [ValueError("v"), inner]))))

@@ -133,8 +133,16 @@ async def test_i42_a_subgraph_two_levels_down_is_retried_too(url: str) -> None:
     outermost.finish("whole")
     async with engine_on(url, registry) as engine, engine.worker():
         handle = await engine.start(outermost, {"n": 1, "log": []})
-        with pytest.raises(hf.RunFailed, match="deep is broken"):
+        with pytest.raises(hf.RunFailed, match="deep is broken") as raised:
             await handle.result(timeout=SECONDS)
+        told, causes = str(raised.value), [raised.value.cause]
+        while isinstance(causes[-1], hf.RunFailed):  # I54: what a function that awaits them would see
+            assert causes[-1].cause is causes[-1].__cause__ is causes[-1].attempts[-1]
+            causes.append(causes[-1].cause)
+        assert [type(each) for each in causes] == [hf.RunFailed, hf.RunFailed, ValueError]
+        assert [getattr(each, "workflow", "") for each in causes] == ["outer", "inner", ""]
+        assert f"{causes[0].message}. Fix: see `holdfast show {causes[0].run_id} --traceback`" in told
+        assert (told.count("Fix: "), told.count("deep is broken"), " RUN" in told) == (1, 1, False)
         broken.clear()
         await handle.retry()
         assert (await handle.result(timeout=SECONDS))["log"][-1] == "after"
@@ -151,8 +159,10 @@ async def test_i42_a_subgraph_that_was_cancelled_is_begun_anew_by_a_retry_of_the
         first = await child_of(engine, handle)
         await until(first.interrupts, "the subgraph asks")
         await first.cancel()
-        with pytest.raises(hf.RunFailed, match=f"run {first.id} of inner is cancelled"):
+        with pytest.raises(hf.RunFailed, match=f"child run {first.id} of inner was cancelled") as raised:
             await handle.result(timeout=SECONDS)
+        assert isinstance(raised.value.cause, hf.RunCancelled)
+        assert raised.value.cause.run_id == first.id
         await handle.retry()
 
         async def another() -> Any:

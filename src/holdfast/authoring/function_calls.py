@@ -27,9 +27,9 @@ from holdfast.core.codec import (
     DEFAULT_LIMIT_BYTES,
     MAX_INT,
     UNTYPED,
-    CallCodec,
     Codecs,
     Encoded,
+    ResultCodec,
     digest,
 )
 from holdfast.core.errors import UsageError
@@ -173,7 +173,7 @@ class ChildCall(msgspec.Struct, frozen=True, kw_only=True):
     startable: Any
     args: tuple[Any, ...]
     input_digest: str
-    result_codec: CallCodec | None
+    result_codec: ResultCodec | None
     awaits: bool
     key: str | None = None
     queue: str | None = None
@@ -190,7 +190,7 @@ class ChildResult(msgspec.Struct, frozen=True, kw_only=True):
 
     workflow: str
     run_id: str
-    result_codec: CallCodec | None
+    result_codec: ResultCodec | None
 
     @property
     def name(self) -> str:
@@ -321,7 +321,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     until_us: int | None
     shown: tuple[str, ...]
     payloads: dict[str, PayloadType]
-    results: dict[str, CallCodec]
+    results: dict[str, ResultCodec]
 
     @property
     def name(self) -> str:
@@ -371,7 +371,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
         codec: str | None = None,
         *,
         codecs: Codecs = DEFAULT_CODECS,
-        result_codec: CallCodec | None = None,
+        result_codec: ResultCodec | None = None,
     ) -> RunEnded[Any]:
         """The end of a run won. `data` is its result, if it has one, and `result_codec` reads it, if it is known."""
         from holdfast.authoring.conditions import RunEnded

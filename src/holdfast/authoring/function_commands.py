@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Never, TypeVar, TypeVarTuple, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, TypeVarTuple, cast, overload
 
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.conditions import (
@@ -50,10 +50,13 @@ from holdfast.authoring.function_calls import (
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.plain_run import PlainRun, outside_a_run
 from holdfast.authoring.registry import Definition, validated_name
-from holdfast.authoring.startable import resolve_start
-from holdfast.core.codec import MAX_INT, CallCodec
+from holdfast.authoring.startable import resolve_start, result_codec_of
+from holdfast.core.codec import MAX_INT, ResultCodec
 from holdfast.core.errors import UsageError
 from holdfast.core.function_operations import Delivered, Queued, Sent
+
+if TYPE_CHECKING:
+    from holdfast.authoring.state_graphs import StateGraph
 
 __all__ = [
     "ChildHandle",
@@ -74,6 +77,7 @@ __all__ = [
 ]
 
 R = TypeVar("R")
+S = TypeVar("S")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -192,7 +196,7 @@ class ChildHandle(Generic[R]):
 
     id: str
     workflow: str
-    result_codec: CallCodec | None = field(repr=False, compare=False)
+    result_codec: ResultCodec | None = field(repr=False, compare=False)
 
     def result(self) -> Call[R]:
         """Its result, once it has ended; RunFailed or RunCancelled if it has none."""
@@ -208,6 +212,16 @@ def start_child(
 def start_child(
     workflow: Dag | BuiltDag, /, *, key: str | None = ..., queue: str | None = ..., detached: bool = ...
 ) -> Call[ChildHandle[None]]: ...
+@overload
+def start_child(
+    workflow: StateGraph[S],
+    state: S | Mapping[str, Any],
+    /,
+    *,
+    key: str | None = ...,
+    queue: str | None = ...,
+    detached: bool = ...,
+) -> Call[ChildHandle[S]]: ...
 @overload
 def start_child(
     workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
@@ -241,7 +255,7 @@ def start_child(  # type: ignore[misc]  # mypy cannot match *Ts with *args
         startable=workflow,
         args=args,
         input_digest=spec.input_digest,
-        result_codec=target.call if isinstance(target, Workflow | Action) else None,
+        result_codec=result_codec_of(target),
         awaits=False,
         key=None if key is None else validated_name(key, "the key in hf.start_child"),
         queue=spec.queue if queue is None else validated_name(queue, "the queue in hf.start_child"),

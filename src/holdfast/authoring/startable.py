@@ -17,7 +17,7 @@ from holdfast.authoring.dags import Dag, OnFailure
 from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import PYTHON, Workflow
 from holdfast.authoring.registry import Registry
-from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, ResultCodec, digest
 from holdfast.core.errors import DagError, GraphError, PayloadTooLarge, UnknownWorkflow, UsageError
 from holdfast.core.graph import Graph, Node, NodePolicy, known_names
 from holdfast.core.state_outcomes import joined
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.deciders import Decider
     from holdfast.authoring.state_graphs import StateGraph
 
-__all__ = ["StartSpec", "check_jobs", "graph_of_action", "is_state_graph", "resolve_start"]
+__all__ = ["StartSpec", "check_jobs", "graph_of_action", "is_state_graph", "resolve_start", "result_codec_of"]
 
 STARTABLE = (
     "an instance of an hf.Dag class, what DagBuilder.build() gives, a workflow, an action or a template with its "
@@ -257,6 +257,13 @@ def _of_flow(
         queue=flow.queue,
         version=flow.graph.signature,
     )
+
+
+def result_codec_of(definition: object) -> ResultCodec | None:
+    """What reads the results of its runs; None if it has none, or nobody here knows the definition."""
+    if isinstance(definition, Action | Workflow | Flow):
+        return definition.call
+    return definition.state_type if is_state_graph(definition) else None
 
 
 def is_state_graph(thing: object) -> TypeGuard[StateGraph[Any]]:

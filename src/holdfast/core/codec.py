@@ -17,7 +17,14 @@ from holdfast.core.codec_call import CallCodec
 from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error
 from holdfast.core.codec_faithful import MAX_INT, MAX_NESTING, MIN_INT
 from holdfast.core.codec_formats import JSON, MSGPACK, Codec
-from holdfast.core.codec_label import decode_stored_result, encode_stored_result, is_labelled, labelled, unlabelled
+from holdfast.core.codec_label import (
+    ResultCodec,
+    decode_stored_result,
+    encode_stored_result,
+    is_labelled,
+    labelled,
+    unlabelled,
+)
 from holdfast.core.codec_payload import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, Encoded, codecs_for, digest
 from holdfast.core.codec_shape import UNTYPED
 
@@ -35,6 +42,7 @@ __all__ = [
     "Codecs",
     "Encoded",
     "ErrorRecord",
+    "ResultCodec",
     "codecs_for",
     "decode_error",
     "decode_stored_result",

@@ -32,6 +32,7 @@ _EARLIER: Final = 100
 _EARLIER_WITH_TRACEBACK: Final = 3
 _OURS: Final = f"{HoldfastError.__module__}.{HoldfastError.__qualname__}"
 _CARRIED: Final = "__attempts__"
+_FIX: Final = ". Fix: "
 STAND_IN: Final = "__stands_in_for__"  # what marks a class that is made here under another one's name
 
 
@@ -64,7 +65,12 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def fact(self) -> str:
         """The message without the fix that an error of ours ends with."""
-        return self.message.partition(". Fix: ")[0] if _OURS in (self.qualified, *self.bases) else self.message
+        return self.message.partition(_FIX)[0] if _OURS in (self.qualified, *self.bases) else self.message
+
+    @property
+    def fix(self) -> str:
+        """What an error of ours ends with."""
+        return self.message.removeprefix(self.fact).removeprefix(_FIX)
 
     @property
     def arguments(self) -> tuple[object, ...] | None:
@@ -174,9 +180,14 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(ErrorRecord).decode
 
 
-def encode_error(exc: BaseException, *, earlier: bytes | None = None) -> bytes:
-    """The exception as JSON; `earlier` is the encoded error of the attempt before, whose chain is continued."""
+def encode_error(exc: BaseException, *, earlier: bytes | None = None, cause: bytes | None = None) -> bytes:
+    """The exception as JSON; `earlier` is the encoded error of the attempt before, whose chain is continued.
+
+    `cause` is the encoded error of another run that it stands for, whose class need not be known here.
+    """
     record = _record(exc, depth=0)
+    if cause:
+        record = msgspec.structs.replace(record, cause=_beneath(decode_error(cause), 1))
     if earlier:
         record = msgspec.structs.replace(record, earlier=_chain(decode_error(earlier)))
     try:
@@ -238,6 +249,18 @@ def _chain(previous: ErrorRecord) -> tuple[ErrorRecord, ...]:
         else link
         for index, link in enumerate(links)
     )
+
+
+def _beneath(record: ErrorRecord, depth: int) -> ErrorRecord:
+    """The record with as many causes as are kept; the last of all, which is the reason, is one of them."""
+    below = record.cause
+    if below is None:
+        return record
+    if depth < _CAUSES:
+        return msgspec.structs.replace(record, cause=_beneath(below, depth + 1))
+    while below.cause is not None:
+        below = below.cause
+    return below
 
 
 def _carried(exc: BaseException) -> tuple[ErrorRecord, ...]:

@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.codec_faithful import record_parts
-from holdfast.core.errors import FlowNotSupported, UsageError
+from holdfast.core.errors import FlowNotSupported, RunFailed, UsageError
 from holdfast.core.flow_sets import first_of, shown, walked
 from holdfast.core.flow_values import Raised
 
@@ -299,6 +299,7 @@ _ATTRIBUTES: Final[Mapping[type, frozenset[str]]] = {
 }
 
 _OF_SYSTEM_ERRORS: Final = frozenset({"errno", "strerror", "filename", "filename2"})
+_OF_FAILED_RUNS: Final = frozenset({"cause", "attempts"})
 _PLAIN: Final = (str, bytes, int, float, bool, complex, list, tuple, dict, set, frozenset, range, type(None))
 
 
@@ -339,6 +340,8 @@ def _attribute_of_failure(value: Raised, name: str) -> Any:
     state = value.record.state or {}
     if name in state:
         return state[name]
+    if name in _OF_FAILED_RUNS and value.is_a(RunFailed):
+        return getattr(value, name)
     if name in _OF_SYSTEM_ERRORS and (error := value.system_error) is not None:
         return getattr(error, name)
     raise FlowNotSupported(

@@ -88,6 +88,17 @@ class Raised(msgspec.Struct, frozen=True, eq=False):
         rebuilt = OSError(*kept)
         return rebuilt if str(rebuilt) == self.record.message else None
 
+    @property
+    def cause(self) -> Raised | None:
+        """Of a child that failed: what ended it."""
+        return None if self.record.cause is None else Raised(self.record.cause)
+
+    @property
+    def attempts(self) -> tuple[Raised, ...]:
+        """Of a child that failed: what each attempt of its call or node raised, the oldest first and the cause last."""
+        cause = self.record.cause
+        return () if cause is None else tuple(Raised(each) for each in (*cause.earlier, cause))
+
     def is_a(self, kind: type) -> bool:
         """Whether `except kind` catches it: by the names of its types, since it may come from another process."""
         wanted = qualified_name(kind)

@@ -62,7 +62,7 @@ from holdfast.models.flow_plan import (
 )
 from holdfast.models.flow_release import release_rows
 from holdfast.models.flow_waits import suspended_if_only_waiting
-from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, make_ready, record, was_taken
+from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, in_a_sentence, make_ready, record, was_taken
 
 OUTPUT = "output"
 KINDS = {"action": NODE, "child": CHILD, "timer": SLEEP, "wait": WAIT, "barrier": BARRIER, "output": OUTPUT}
@@ -371,8 +371,8 @@ def _end(view: View, run: Run, plan: CompletionPlan, end: InstanceCompletion, co
     failure = end.failure
     run = blame(view, run, code.graph, end.node_id, plan.completed_node_id, failure)
     error = encode_record(failure) if failure is not None else None
-    reason = "" if failure is None else f"{failure.type}: {failure.message}"
-    end_run(view, replace(run, error=error), FAILED, reason=f"{end.node_id}: {reason}".replace("\0", "\\0")[:500])
+    reason = f"{end.node_id}: " if failure is None else in_a_sentence(f"{end.node_id}: ", failure)
+    end_run(view, replace(run, error=error), FAILED, reason=reason)
 
 
 __all__ = ["FLOW", "FlowMachine", "code_of_flow"]

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.core.codec import decode_error
+from holdfast.core.codec import ErrorRecord, decode_error
 from holdfast.core.decider_operations import DECIDER
 from holdfast.core.errors import KeyConflict, UnknownWorkflow
 from holdfast.core.function_operations import TURN
@@ -408,8 +408,12 @@ def why(work: Work, name: str) -> str:
     times = tried(work)
     if work.error is None:
         return f"node {name} gave up after {times} ({work.status})"
-    error = decode_error(work.error)
     who = "" if work.kind == TURN else f"node {name} gave up after {times}: "
+    return in_a_sentence(who, decode_error(work.error))
+
+
+def in_a_sentence(who: str, error: ErrorRecord) -> str:
+    """An error as the reason of a run has it, behind the words that say whose it is."""
     told = f"{who}{error.type}: {error.message}"
     if len(told) > REASON_LIMIT:  # half a list of ways out would mislead; the error itself has all of them
         told = f"{who}{error.type}: {error.fact}"

@@ -1,0 +1,113 @@
+"""Children of every model, as the function that started them sees their results."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypedDict
+
+import pytest
+
+import holdfast as hf
+from holdfast.core.codec import MSGPACK, Codec
+from tests.worker.support import assert_sound, engine_on
+
+
+@dataclass
+class Receipt:
+    """None of its fields is one of JSON's own types."""
+
+    price: Decimal
+    day: datetime.date
+    place: tuple[int, int]
+    marks: set[str]
+
+
+class Noted(TypedDict):
+    day: datetime.date
+
+
+RECEIPT = Receipt(Decimal("1.50"), datetime.date(2026, 11, 16), (1, 2), {"a", "b"})
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """The address of an empty store, of each kind in turn."""
+    return "memory://" if request.param == "memory" else str(request.getfixturevalue(f"{request.param}_url"))
+
+
+def startables(registry: hf.Registry) -> list[tuple[Any, Any, Any]]:
+    """One of each model that has results: what it is, what it is started with, and what it gives."""
+
+    @hf.action(registry=registry)
+    async def stamp(receipt: Receipt) -> Receipt:
+        return receipt
+
+    @hf.workflow(registry=registry)
+    async def by_function(receipt: Receipt) -> Receipt:
+        return await stamp(receipt)
+
+    @hf.flow(registry=registry)
+    async def by_flow(receipt: Receipt) -> Receipt:
+        return await stamp(receipt)
+
+    by_graph = hf.StateGraph(Receipt, name="by_graph", registry=registry)
+    noted = hf.StateGraph(Noted, name="noted", registry=registry)
+    for graph in (by_graph, noted):
+
+        @graph.node
+        async def keep(state: Any) -> None: ...
+
+        graph.start_at("keep")
+        graph.finish("keep")
+    day = Noted(day=RECEIPT.day)
+    return [*((each, RECEIPT, RECEIPT) for each in (stamp, by_function, by_flow, by_graph)), (noted, day, day)]
+
+
+@pytest.mark.parametrize("codec", [None, MSGPACK])
+async def test_i14_the_result_of_a_child_of_any_model_is_decoded(url: str, codec: Codec | None) -> None:
+    """I14: by its handle, by its end, by its end under its plain id; now and after a restart."""
+    registry, seen = hf.Registry(), list[Any]()
+    children = startables(registry)
+
+    @hf.workflow(registry=registry)
+    async def parent() -> None:
+        seen.clear()
+        for startable, given, _ in children:
+            child = await hf.start_child(startable, given)
+            by_id = await hf.wait_for(hf.ended(child.id))
+            by_handle = await hf.wait_for(hf.ended(child))
+            seen.append((await child.result(), by_handle.result, by_id.result))
+        await hf.wait_for("go on")
+
+    settings: dict[str, Any] = {} if codec is None else {"codec": codec}
+    async with hf.Engine(url, registry=registry, **settings) as engine:
+        async with engine.worker():
+            handle = await engine.start(parent)
+            await engine.settle()
+        live = list(seen)
+        async with engine.worker():
+            await engine.send("go on", to=handle)
+            await handle.result(timeout=20)
+        await assert_sound(engine)
+    assert live == seen == [(wanted,) * 3 for _, _, wanted in children]
+
+
+async def test_i14_what_nobody_here_has_code_for_comes_as_plain_json(url: str) -> None:
+    """I14: as the handle of such a run gives it."""
+    elsewhere, registry = hf.Registry(), hf.Registry()
+    started = [child for child, _, _ in startables(elsewhere)]
+
+    @hf.workflow(registry=registry)
+    async def waits(runs: list[str]) -> list[Any]:
+        return [(await hf.wait_for(hf.ended(run))).result for run in runs]
+
+    async with engine_on(url, elsewhere) as other:
+        async with other.worker():
+            handles = [await other.start(child, RECEIPT) for child in started[:-1]]
+            for handle in handles:
+                await handle.result(timeout=20)
+        async with hf.Engine(store=other.store, registry=registry) as engine, engine.worker():
+            results = await engine.run(waits, [handle.id for handle in handles], timeout=20)
+    assert results == [{"price": "1.50", "day": "2026-11-16", "place": [1, 2], "marks": ["a", "b"]}] * 4
