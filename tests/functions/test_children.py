@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 from dataclasses import dataclass
 from decimal import Decimal
@@ -111,3 +112,84 @@ async def test_i14_what_nobody_here_has_code_for_comes_as_plain_json(url: str) -
         async with hf.Engine(store=other.store, registry=registry) as engine, engine.worker():
             results = await engine.run(waits, [handle.id for handle in handles], timeout=20)
     assert results == [{"price": "1.50", "day": "2026-11-16", "place": [1, 2], "marks": ["a", "b"]}] * 4
+
+
+async def test_i14_a_flow_that_a_function_calls_is_a_child_run(url: str) -> None:
+    """I14: with a row of its own and its result decoded; in an action, and outside of a run, it is plain asyncio."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def stamp(receipt: Receipt) -> Receipt:
+        return receipt
+
+    @hf.flow(registry=registry)
+    async def by_flow(receipt: Receipt, copies: int = 1) -> list[Receipt]:
+        return [await stamp(receipt) for _ in range(copies)]
+
+    @hf.action(registry=registry)
+    async def in_an_action(receipt: Receipt) -> int:
+        return len(await by_flow(receipt))
+
+    @hf.workflow(registry=registry)
+    async def parent(receipt: Receipt) -> list[Receipt]:
+        one, two = await asyncio.gather(by_flow(receipt), by_flow(receipt=receipt, copies=2))
+        assert await in_an_action(receipt) == 1
+        await hf.wait_for("go on")
+        return one + two
+
+    assert await by_flow(RECEIPT) == [RECEIPT]
+    async with engine_on(url, registry) as engine:
+        async with engine.worker():
+            handle = await engine.start(parent, RECEIPT)
+            await engine.settle()
+        children = await engine.find(workflow=by_flow)
+        async with engine.worker():
+            await engine.send("go on", to=handle)
+            assert await handle.result(timeout=20) == [RECEIPT] * 3
+        assert {child.status for child in children} == {"completed"}
+        assert len(children) == len(await engine.find(workflow=by_flow)) == 2
+        await assert_sound(engine)
+
+
+async def test_i24_a_flow_that_a_function_calls_raises_what_it_does_in_a_flow(url: str) -> None:
+    """I24: so that the same code means the same as a function and as a flow. `start_child` says RunFailed as ever."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def refuse(article: str) -> None:
+        raise LookupError(article)
+
+    @hf.flow(registry=registry)
+    async def order(article: str) -> None:
+        if article == "none":
+            await hf.sleep(hours=1)
+        await refuse(article)
+
+    @hf.workflow(registry=registry)
+    async def tells(article: str) -> list[str]:
+        child = await hf.start_child(order, article)
+        told = []
+        for call in (order(article), child.result()):
+            try:
+                await call
+            except (LookupError, hf.RunFailed, hf.RunCancelled) as error:
+                told.append(type(error).__name__)
+        return told
+
+    @hf.workflow(registry=registry)
+    async def fails(article: str) -> None:
+        await order(article)
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        assert await engine.run(tells, "lamp", timeout=20) == ["LookupError", "RunFailed"]
+        handle = await engine.start(tells, "none")
+        await engine.settle()
+        for child in await engine.find(workflow=order, status=["running", "suspended"]):
+            await engine.get(child.id).cancel()
+        assert await handle.result(timeout=20) == ["RunCancelled", "RunCancelled"]
+        with pytest.raises(hf.RunFailed) as failed:
+            await engine.run(fails, "chair", timeout=20)
+        (last, *_) = await engine.find(workflow=order, limit=1)
+        assert isinstance(failed.value.cause, LookupError)
+        assert failed.value.cause.__notes__ == [f"raised in child run {last.id} of order"]
+        await assert_sound(engine)

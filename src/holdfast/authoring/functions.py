@@ -12,7 +12,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.actions import UNSET, Bound, Unset, check_function
 from holdfast.authoring.context import current, entered_function, is_running
@@ -23,7 +23,10 @@ from holdfast.core.codec import MAX_INT, CallCodec
 from holdfast.core.errors import UsageError
 from holdfast.core.graph import known_names
 
-__all__ = ["Workflow", "workflow"]
+if TYPE_CHECKING:
+    from holdfast.authoring.flows import Flow
+
+__all__ = ["Workflow", "child_call", "workflow"]
 
 # Recorded with a run: how asyncio schedules differs a little between versions, and a history is replayed by one.
 PYTHON: Final = f"python {sys.version_info.major}.{sys.version_info.minor}"
@@ -88,16 +91,7 @@ class Workflow(Generic[P, R]):
 
     def child_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ChildCall:
         """The request that a call inside a run makes."""
-        data = self.call.encode_call(args, kwargs, limit=MAX_INT)
-        return ChildCall(
-            name=self.name,
-            startable=Bound(self, args, kwargs) if kwargs else self,
-            args=() if kwargs else args,
-            input_digest=self.call.input_digest(data),
-            result_codec=self.call,
-            awaits=True,
-            queue=self.queue,
-        )
+        return child_call(self, args, kwargs)
 
     async def outside(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it as plain asyncio: nothing is recorded, rollbacks and continue_as do what they say."""
@@ -149,6 +143,27 @@ class Workflow(Generic[P, R]):
                 f"workflow {self.name} cannot be called like this: {error}",
                 hint=f"its signature is {self.name}{signature}",
             ) from None
+
+
+def child_call(
+    target: Workflow[..., Any] | Flow[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    unwraps: bool = False,
+) -> ChildCall:
+    """The request that a call of a workflow or a flow makes inside a run."""
+    data = target.call.encode_call(args, kwargs, limit=MAX_INT)
+    return ChildCall(
+        name=target.name,
+        startable=Bound(target, args, kwargs) if kwargs else target,
+        args=() if kwargs else args,
+        input_digest=target.call.input_digest(data),
+        result_codec=target.call,
+        awaits=True,
+        queue=target.queue,
+        unwraps=unwraps,
+    )
 
 
 class WorkflowDecorator(Protocol):

@@ -64,7 +64,7 @@ from holdfast.core.rows import COMPLETED, Run
 from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
-from holdfast.runtime.child_failures import child_failure
+from holdfast.runtime.child_failures import child_failure, what_it_raised
 from holdfast.runtime.exception_classes import known_exception
 from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
@@ -378,7 +378,8 @@ class LiveFunction:
         try:
             return run_calls.RESULT, self._value(entry, pending.payload, at)
         except RunFailed as error:
-            return run_calls.ERROR, error
+            unwraps = isinstance(pending.payload, ChildCall) and pending.payload.unwraps
+            return run_calls.ERROR, what_it_raised(error) if unwraps else error
         except RunCancelled as error:
             return run_calls.ERROR, error
 
