@@ -11,7 +11,9 @@ from typing import Any, TypedDict
 import pytest
 
 import holdfast as hf
+from holdfast.authoring.actions import Bound
 from holdfast.core.codec import MSGPACK, Codec
+from holdfast.core.queries import ChildrenOf
 from tests.worker.support import assert_sound, engine_on
 
 
@@ -192,4 +194,100 @@ async def test_i24_a_flow_that_a_function_calls_raises_what_it_does_in_a_flow(ur
         (last, *_) = await engine.find(workflow=order, limit=1)
         assert isinstance(failed.value.cause, LookupError)
         assert failed.value.cause.__notes__ == [f"raised in child run {last.id} of order"]
+        await assert_sound(engine)
+
+
+class Count(TypedDict):
+    n: int
+
+
+def families(registry: hf.Registry, own: str) -> dict[str, tuple[Any, Any]]:
+    """Parents of each model that has children, whose definitions name `own` as their queue, and what starts them."""
+
+    @hf.workflow(name="child function", queue=own, registry=registry)
+    async def function(n: int) -> int:
+        return n
+
+    @hf.flow(name="child flow", queue=own, registry=registry)
+    async def flow(n: int) -> int:
+        return n
+
+    inner = hf.StateGraph(Count, name="child graph", queue=own, registry=registry)
+
+    @inner.node
+    async def keep(state: Count) -> None: ...
+
+    inner.start_at("keep")
+    inner.finish("keep")
+
+    @hf.workflow(registry=registry)
+    async def of_functions(n: int) -> None:
+        await function(n)
+        await flow(n)
+        for child in (function, flow, "child function", function.bind(n)):
+            await (await hf.start_child(child, *() if isinstance(child, Bound) else (n,))).result()
+        await (await hf.start_child(inner, Count(n=n))).result()
+
+    @hf.flow(registry=registry)
+    async def of_flows(n: int) -> list[int]:
+        return [await function(n), *await asyncio.gather(flow(n), function(n))]
+
+    outer = hf.StateGraph(Count, name="of_graphs", registry=registry)
+    outer.subgraph("inner", inner)
+    outer.start_at("inner")
+    outer.finish("inner")
+    return {"function": (of_functions, 1), "flow": (of_flows, 1), "graph": (outer, Count(n=1))}
+
+
+@pytest.mark.parametrize("own", ["default", "own"])
+@pytest.mark.parametrize("model", ["function", "flow", "graph"])
+async def test_i8_a_child_goes_to_its_own_queue_or_stays_on_its_parents(url: str, model: str, own: str) -> None:
+    """I8: one rule for all models. Only the queues that the rule names are served, so nothing may go elsewhere."""
+    registry = hf.Registry()
+    parent, given = families(registry, own)[model]
+    wanted = {"default": "parents", "own": "own"}[own]
+    async with engine_on(url, registry) as engine, engine.worker(queues=sorted({"parents", wanted})):
+        handle = await engine.start(parent, given, queue="parents")
+        await handle.result(timeout=20)
+        children = [run for run in await engine.find() if run.id != handle.id]
+        assert {run.queue for run in children} == {wanted}
+        await assert_sound(engine)
+
+
+async def test_i8_a_queue_that_is_given_with_the_call_of_a_child_wins(url: str) -> None:
+    """I8: by options or by name, the default one too."""
+    registry = hf.Registry()
+
+    @hf.workflow(queue="own", registry=registry)
+    async def named(n: int) -> int:
+        return n
+
+    @hf.workflow(queue="default", registry=registry)
+    async def unnamed(n: int) -> int:
+        return n
+
+    @hf.workflow(registry=registry)
+    async def parent() -> None:
+        await named.options(queue="default")(1)
+        await unnamed.options(queue="default")(2)
+        await (await hf.start_child(named.options(queue="default"), 3)).result()
+        await (await hf.start_child(named, 4, queue="side")).result()
+        await (await hf.start_child(unnamed, 5, queue="default")).result()
+        await named.options(queue=None)(6)
+
+    @hf.flow(registry=registry)
+    async def flow() -> None:
+        await named.options(queue="default")(1)
+        await unnamed.options(queue="default")(2)
+        await named.options(queue=None)(6)
+
+    async with engine_on(url, registry) as engine, engine.worker(queues=("parents", "default", "side")):
+        for each, wanted in (
+            (parent, ["default", "default", "default", "side", "default", "parents"]),
+            (flow, ["default", "default", "parents"]),
+        ):
+            handle = await engine.start(each, queue="parents")
+            await handle.result(timeout=20)
+            children = await engine.store.rows(ChildrenOf(handle.id))
+            assert [run.queue for run in sorted(children, key=lambda run: run.input)] == wanted
         await assert_sound(engine)

@@ -19,7 +19,7 @@ from holdfast.authoring.function_calls import Call, running_function
 from holdfast.authoring.functions import child_call
 from holdfast.authoring.plain_run import PlainRun
 from holdfast.authoring.pure import Pure
-from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
+from holdfast.authoring.registry import Definition, Registry, default_registry, own_queue, validated_name
 from holdfast.core.codec import CallCodec
 from holdfast.core.errors import MissingJob, UsageError
 
@@ -153,7 +153,7 @@ class Flow(Generic[P, R]):
         if run is None or isinstance(run, PlainRun) or is_running():
             return self._fn(*args, **kwargs)
         # What it raises comes as it does where the flow is part of another's graph, and in plain asyncio.
-        return run.call(child_call(self, args, kwargs, unwraps=True))
+        return run.call(child_call(self, args, kwargs, queue=own_queue(self.queue), unwraps=True))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
         """This flow with these arguments, to be started: `engine.start(flow.bind(order=17))`."""

@@ -18,7 +18,7 @@ from holdfast.authoring.actions import UNSET, Bound, Unset, check_function
 from holdfast.authoring.context import current, entered_function, is_running
 from holdfast.authoring.function_calls import Call, ChildCall, request_to_go_on, running_function
 from holdfast.authoring.plain_run import PlainRun
-from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
+from holdfast.authoring.registry import Definition, Registry, default_registry, own_queue, validated_name
 from holdfast.core.codec import MAX_INT, CallCodec
 from holdfast.core.errors import UsageError
 from holdfast.core.graph import known_names
@@ -47,7 +47,7 @@ class Workflow(Generic[P, R]):
     fn: Callable[P, Coroutine[Any, Any, R]]
     """The plain function."""
     queue: str | None
-    """The queue of its runs, unless the start names one; None is the default queue."""
+    """The queue of its runs, unless the start names one; None is the default queue, for a child its parent's."""
     registered_queue: str | None
     """Its queue without what `options` changed for one call."""
 
@@ -63,7 +63,7 @@ class Workflow(Generic[P, R]):
         self.__holdfast__ = definition
         self.name = definition.name
         self.fn = fn
-        self.queue = self.registered_queue = queue
+        self.queue = self.registered_queue = own_queue(queue)
         self._registry = registry
         # Shared with the copies that options() makes, so that hints are read once for all of them.
         self._codec: list[CallCodec] = []
@@ -91,7 +91,7 @@ class Workflow(Generic[P, R]):
 
     def child_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ChildCall:
         """The request that a call inside a run makes."""
-        return child_call(self, args, kwargs)
+        return child_call(self, args, kwargs, queue=self.queue)
 
     async def outside(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it as plain asyncio: nothing is recorded, rollbacks and continue_as do what they say."""
@@ -150,6 +150,7 @@ def child_call(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     *,
+    queue: str | None,
     unwraps: bool = False,
 ) -> ChildCall:
     """The request that a call of a workflow or a flow makes inside a run."""
@@ -161,7 +162,7 @@ def child_call(
         input_digest=target.call.input_digest(data),
         result_codec=target.call,
         awaits=True,
-        queue=target.queue,
+        queue=queue,
         unwraps=unwraps,
     )
 

@@ -28,7 +28,7 @@ def child_failure(name: str, end: RunEnd) -> RunFailed | RunCancelled:
 
 
 def what_it_raised(failure: RunFailed) -> Exception:
-    """The exception that ended the child, with a note of where; the failure itself where no `except` would catch that."""
+    """The exception that ended the child, with a note of where; the failure itself if that was no Exception."""
     cause = failure.cause
     if not isinstance(cause, Exception):
         return failure

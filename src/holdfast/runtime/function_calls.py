@@ -358,7 +358,7 @@ class CallRunner:
             codec=spec.codec,
             input_digest=spec.input_digest,
             on_failure=spec.on_failure,
-            queue=request.queue or "default",
+            queue=request.queue or run.queue,
             priority=run.priority,
             tags=run.tags,
             parent=None if request.detached else run.id,
