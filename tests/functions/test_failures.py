@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+from typing import Any
 
 import pytest
 
@@ -138,3 +139,43 @@ async def test_i54_what_is_no_exception_is_the_cause_under_its_own_name(shared_u
         assert isinstance(of_action, RuntimeError)
         assert type(of_action.__cause__) is SystemExit
         await assert_sound(engine)
+
+
+@pytest.mark.parametrize("options", [{"queue": "side"}, {"transactional": True}], ids=["queued", "transactional"])
+async def test_i54_arguments_that_are_refused_are_a_failure_of_the_call(
+    shared_url: str, options: dict[str, Any]
+) -> None:
+    """I54: of a call that others carry out too, in its code and in a replay; what is registered to be undone is."""
+    registry, seen = hf.Registry(), list[str]()
+
+    @hf.action(registry=registry, **options)
+    async def file(document: str) -> int:
+        return len(document)
+
+    @hf.action(registry=registry)
+    async def forget(document: str) -> None:
+        seen.append(f"forgot {document}")
+
+    @hf.workflow(registry=registry)
+    async def archive(document: str) -> None:
+        hf.on_rollback(forget, document)
+        try:
+            await file(document * 2_000)
+        except hf.PayloadTooLarge as error:
+            seen.append(error.message)
+        await hf.wait_for("go on")
+        await file(document * 3_000)
+
+    async with engine_on(shared_url, registry, payload_limit_bytes=1_000) as engine, engine.worker():
+        handle = await engine.start(archive, "a")
+        await engine.settle()
+    async with engine_on(shared_url, registry, payload_limit_bytes=1_000) as engine, engine.worker():
+        await engine.send("go on", to=handle.id)
+        with pytest.raises(hf.RunFailed) as failed:
+            await engine.get(handle.id).result(timeout=10)
+        assert isinstance(failed.value.cause, hf.PayloadTooLarge)
+        await assert_sound(engine)
+    told, again, undone = seen
+    assert told == again
+    assert "the arguments of action file" in told
+    assert undone == "forgot a"
