@@ -491,3 +491,31 @@ async def test_i12_a_child_whose_key_another_run_has_is_that_run(url: str) -> No
         await engine.send("end", to=child.id)
         assert [await handle.result(timeout=10) for handle in parents] == [f"{child.id} returned 1"] * 2
         await assert_sound(engine)
+
+
+@pytest.mark.parametrize("name", ["again", "again before"])
+async def test_i12_a_child_under_the_key_of_its_own_parent_is_refused(url: str, name: str) -> None:
+    """I12: it would be the parent itself, which would wait for its own end; under an older name of its workflow too."""
+    registry = hf.Registry()
+
+    @hf.workflow(name="again before", registry=registry)
+    async def before(number: int) -> str:
+        raise NotImplementedError
+
+    @hf.workflow(name="again", aliases=["again before"], registry=hf.Registry())
+    async def again(number: int) -> str:
+        try:
+            child = await hf.start_child(again, number, key="mine")
+        except hf.UsageError as refused:
+            return refused.message
+        return f"started {child.id}"
+
+    now = hf.Registry()
+    now.add(again)
+    async with engine_on(url, registry if name == "again before" else now) as engine:
+        handle = await engine.start(name, 1, key="mine")
+        async with hf.Engine(store=engine.store, registry=now) as other, other.worker():
+            told = await other.get(handle.id).result(timeout=10)
+            assert told.startswith(f"run {handle.id} of again has the key 'mine' itself")
+            assert len(await other.find()) == 1
+            await assert_sound(other)
