@@ -179,3 +179,53 @@ async def test_i54_arguments_that_are_refused_are_a_failure_of_the_call(
     assert told == again
     assert "the arguments of action file" in told
     assert undone == "forgot a"
+
+
+async def test_i54_a_failure_names_the_call_that_the_function_ended_with(shared_url: str) -> None:
+    """I54: an action, a child or a flow; of its own errors, and of what it did something about, it names none."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def charge() -> None:
+        raise Declined(5)
+
+    @hf.action(registry=registry, queue="side")
+    async def charge_elsewhere() -> None:
+        raise Declined(6)
+
+    @hf.workflow(registry=registry)
+    async def child() -> None:
+        await charge()
+
+    @hf.workflow(registry=registry)
+    async def fine() -> None: ...
+
+    @hf.flow(registry=registry)
+    async def flow() -> None:
+        await charge()
+
+    @hf.workflow(registry=registry)
+    async def pay(how: str) -> None:
+        if how == "rolled back":
+            hf.on_rollback(charge_elsewhere)
+        match how:
+            case "charge" | "rolled back":
+                await charge()
+            case "charge_elsewhere":
+                await charge_elsewhere()
+            case "child":
+                await child()
+            case "flow":
+                await flow()
+            case "waits":
+                await hf.wait_for(hf.ended(await hf.start_child(child)))
+        await fine()
+        raise LookupError(how)
+
+    named, unnamed = ("charge", "charge_elsewhere", "child", "flow"), ("own", "waits", "rolled back")
+    async with engine_on(shared_url, registry) as engine, engine.worker(queues=("default", "side")):
+        for how in (*named, *unnamed):
+            with pytest.raises(hf.RunFailed) as failed:
+                await engine.run(pay, how, timeout=10)
+            assert failed.value.node == (how if how in named else None)
+        await assert_sound(engine)

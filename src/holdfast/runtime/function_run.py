@@ -297,7 +297,7 @@ class LiveFunction:
             if self._stored:
                 self._stored.pop(numbered.entry.address, None)
             sequence = numbered.sequence
-            may_end_it = numbered.entry.kind in _FAILURES and not self.loop.done
+            may_end_it = numbered.entry.kind in _FAILURES and not self.loop.done and not self.rolls_back
             self._deliver(numbered)
             if may_end_it and self.loop.done:
                 self._ended_by = sequence
