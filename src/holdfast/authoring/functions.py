@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.actions import UNSET, Bound, Unset, check_function
-from holdfast.authoring.context import current, entered_function, is_running
+from holdfast.authoring.context import current, entered_function, from_an_action, is_running
 from holdfast.authoring.function_calls import Call, ChildCall, request_to_go_on, running_function
 from holdfast.authoring.plain_run import PlainRun
 from holdfast.authoring.registry import Definition, Registry, default_registry, own_queue, validated_name
@@ -82,7 +82,7 @@ class Workflow(Generic[P, R]):
         if is_running():
             raise UsageError(
                 f"workflow {self.name} was called inside {current().node.name}, where nothing of it could be recorded",
-                hint=f"call {self.name} from a workflow, or start it there with engine.start(…)",
+                hint=from_an_action(f"engine.start({self.name}, …, key=hf.current().idempotency_key)"),
             )
         run = running_function.get()
         if run is None or isinstance(run, PlainRun):
