@@ -178,7 +178,11 @@ class Handle(Generic[R]):
         return entry_of(began[0].data).name if began else row.workflow
 
     async def _failed_node(self, row: Run) -> str | None:
-        """The name of the node that the run failed for; a function has none."""
+        """The name of the node that the run failed for; of a function, that of the call or child."""
+        if row.model == "function":
+            from holdfast.runtime.failed_calls import failed_call  # for those whose functions fail
+
+            return await failed_call(self._engine.store, row)
         if row.model not in ("dag", FLOW, GRAPH) or not row.gave_up:
             return None
         to_blame = next((work.node for work in await self._work() if work.error and work.error == row.error), None)

@@ -165,6 +165,7 @@ class ChildCall(msgspec.Struct, frozen=True, kw_only=True):
     """Start another run. `awaits`: gives its result, or raises as `Handle.result` does; otherwise gives its id.
 
     `startable` and `args` are what `resolve_start` takes. `detached`: a cancel of this run leaves the child alone.
+    `queue`: None is this run's own. `unwraps`: what ended the child is raised as it is, without a RunFailed around it.
     """
 
     kind: ClassVar[str] = "child"
@@ -178,6 +179,7 @@ class ChildCall(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     queue: str | None = None
     detached: bool = False
+    unwraps: bool = False
 
     def digest(self) -> str:
         return hashed("child", self.input_digest, _optional(self.key), str(self.detached), str(self.awaits))

@@ -31,7 +31,7 @@ from holdfast.authoring.conditions import (
     checked_run_id,
     make_wait,
 )
-from holdfast.authoring.context import current, is_running
+from holdfast.authoring.context import current, from_an_action, is_running
 from holdfast.authoring.dag_builder import BuiltDag
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.durations import instant_us, span_us
@@ -242,7 +242,7 @@ def start_child(  # type: ignore[misc]  # mypy cannot match *Ts with *args
 
     A cancel of this run passes down to its children, unless they are `detached`.
     """
-    run = _run_of("hf.start_child(…)", "use engine.start there")
+    run = _run_of("hf.start_child(…)", from_an_action("engine.start(…, key=hf.current().idempotency_key)"))
     if isinstance(run, PlainRun):
         raise outside_a_run("hf.start_child(…)")
     if not isinstance(detached, bool):
@@ -280,7 +280,7 @@ def send(event: Any, payload: Any = None, /, *, to: str | Identified, id: str | 
     Gives `Delivered`, `Queued`, `TargetEnded` or `TargetNotFound`. With an `id`, a second send of it to that run
     changes nothing.
     """
-    run = _run_of("hf.send(…)", "use engine.send there")
+    run = _run_of("hf.send(…)", from_an_action("engine.send(…, id=hf.current().idempotency_key)"))
     known = as_event("hf.send", event, run.registry)
     known.check(payload)
     return run.call(SendCall(event=known, payload=payload, to=checked_run_id("hf.send", to), id=_checked_id(id)))
@@ -300,7 +300,7 @@ def broadcast(
     event: Any, payload: Any = None, /, *, to_all: bool = False, id: str | None = None
 ) -> Call[Delivered | Queued]:
     """Send an event to the run that has waited for it longest, or to all that wait; kept if none does."""
-    run = _run_of("hf.broadcast(…)", "use engine.broadcast there")
+    run = _run_of("hf.broadcast(…)", from_an_action("engine.broadcast(…, id=hf.current().idempotency_key)"))
     known = as_event("hf.broadcast", event, run.registry)
     known.check(payload)
     if not isinstance(to_all, bool):
@@ -310,7 +310,7 @@ def broadcast(
 
 def execute(decider: Any, input: Any, /, *, command_id: str | None = None) -> Call[None]:
     """Give an input to a decider, once however often this run is replayed."""
-    run = _run_of("hf.execute(…)", "use engine.execute there")
+    run = _run_of("hf.execute(…)", from_an_action("engine.execute(…, command_id=hf.current().idempotency_key)"))
     definition = getattr(decider, "__holdfast__", None)
     if isinstance(decider, str):
         name = validated_name(decider, "the decider in hf.execute")

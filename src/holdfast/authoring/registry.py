@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.actions import Action
     from holdfast.authoring.events import Event
 
-__all__ = ["Definition", "Place", "Registered", "Registry", "default_registry", "validated_name"]
+__all__ = ["Definition", "Place", "Registered", "Registry", "default_registry", "own_queue", "validated_name"]
 
 LONGEST_NAME = 255
 
@@ -245,6 +245,11 @@ def validated_name(name: object, owner: str) -> str:
         odd = next(character for character in name if not character.isprintable())
         raise UsageError(f"the name {name!r} of {owner} holds the unprintable character {odd!r}", hint=fix)
     return name
+
+
+def own_queue(queue: str | None) -> str | None:
+    """The queue that a definition has of its own; None for the default one, which draws no child from its parent's."""
+    return None if queue == "default" else queue
 
 
 def _place_of_class(thing: Callable[..., object]) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dags import Dag, OnFailure
 from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import PYTHON, Workflow
-from holdfast.authoring.registry import Registry
+from holdfast.authoring.registry import Registry, own_queue
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, ResultCodec, digest
 from holdfast.core.errors import DagError, GraphError, PayloadTooLarge, UnknownWorkflow, UsageError
 from holdfast.core.graph import Graph, Node, NodePolicy, known_names
@@ -42,7 +42,8 @@ class StartSpec(msgspec.Struct, frozen=True, kw_only=True):
     `input_digest` is equal for equal inputs, whatever their bytes: it decides whether a key is used for
     the same start again (I12). `source` says where the graph will be read from at each decision: the
     class or the action that is registered as `workflow`, or, when it was built, `document`, its frozen
-    nodes (I27); a function has no graph. `queue` is the definition's own, for a start that names none.
+    nodes (I27); a function has no graph. `queue` is the definition's own, for a start that names none;
+    None is that of the parent, or the default one.
     `override` is the policy given with `.options(…)` for this run alone; the graph holds it
     already, but code read later does not, so it has to be stored with the run.
     """
@@ -254,7 +255,7 @@ def _of_flow(
         graph=None,
         source="flow",
         on_failure="fail",
-        queue=flow.queue,
+        queue=own_queue(flow.queue),
         version=flow.graph.signature,
     )
 
@@ -307,7 +308,7 @@ def _of_state_graph(
         graph=None,
         source="graph",
         on_failure="fail",
-        queue=graph.queue,
+        queue=own_queue(graph.queue),
         version=graph.signature,
     )
 

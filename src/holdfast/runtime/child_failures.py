@@ -31,6 +31,15 @@ def child_failure(name: str, end: RunEnd, registry: Registry | None = None) -> R
     )
 
 
+def what_it_raised(failure: RunFailed) -> Exception:
+    """The exception that ended the child, with a note of where; the failure itself if that was no Exception."""
+    cause = failure.cause
+    if not isinstance(cause, Exception):
+        return failure
+    cause.add_note(f"raised in child run {failure.run_id} of {failure.workflow}")
+    return cause
+
+
 def stored_child_failure(child: Run) -> bytes:
     """The same, as an item of a flow or a graph stores it: with the cause as it was recorded, known here or not."""
     end = RunEnd(run=child.id, status=child.status, error=child.error, workflow=child.workflow)

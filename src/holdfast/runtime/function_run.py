@@ -63,7 +63,7 @@ from holdfast.core.rows import COMPLETED, Run
 from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
-from holdfast.runtime.child_failures import child_failure
+from holdfast.runtime.child_failures import child_failure, what_it_raised
 from holdfast.runtime.exception_classes import as_it_was_raised
 from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
@@ -296,7 +296,7 @@ class LiveFunction:
             if self._stored:
                 self._stored.pop(numbered.entry.address, None)
             sequence = numbered.sequence
-            may_end_it = numbered.entry.kind in _FAILURES and not self.loop.done
+            may_end_it = numbered.entry.kind in _FAILURES and not self.loop.done and not self.rolls_back
             self._deliver(numbered)
             if may_end_it and self.loop.done:
                 self._ended_by = sequence
@@ -377,7 +377,8 @@ class LiveFunction:
         try:
             return run_calls.RESULT, self._value(entry, pending.payload, at)
         except RunFailed as error:
-            return run_calls.ERROR, error
+            unwraps = isinstance(pending.payload, ChildCall) and pending.payload.unwraps
+            return run_calls.ERROR, what_it_raised(error) if unwraps else error
         except RunCancelled as error:
             return run_calls.ERROR, error
 
