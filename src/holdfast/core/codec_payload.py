@@ -17,6 +17,7 @@ from holdfast.core.codec_faithful import Fault, difference, nesting_fault, plain
 from holdfast.core.codec_formats import JSON, MSGPACK, Codec
 from holdfast.core.codec_hooks import encode_hook
 from holdfast.core.codec_shape import UNTYPED, Shape, display, shape_of, unchanged
+from holdfast.core.codec_unset import unnoted
 from holdfast.core.errors import PayloadRefused, PayloadTooLarge, UsageError
 
 DEFAULT_LIMIT_BYTES: Final = 2 * 1024 * 1024
@@ -92,11 +93,11 @@ class Codecs:
         """
         plain = shape_of(annotation, where).to_plain(value)
         try:
-            return _sorted_encode(plain)
+            return unnoted(_sorted_encode(plain))
         except TypeError:  # it sorts texts only: keys of other types become texts first
             pass
         try:
-            return _sorted_encode(msgspec.json.decode(JSON.encode(plain)))
+            return unnoted(_sorted_encode(msgspec.json.decode(JSON.encode(plain))))
         except Exception as trouble:  # MessagePack takes keys that JSON has no text for
             raise PayloadRefused(
                 f"{where} can't be compared with others: {_text(trouble)}",

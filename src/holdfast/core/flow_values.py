@@ -217,7 +217,11 @@ def _pack_user_type(value: object, known: KnownTypes | None, owner: str) -> Any:
             hint="use JSON's types, dates, Decimal, bytes, enums, dataclasses or structs, or keep it inside an action",
         )
     _require_known(kind, name, known, owner)
-    return {_TAG: "record", "t": name, "v": {field: pack(item, known, owner) for field, item in parts}}
+    packed = {_TAG: "record", "t": name, "v": {field: pack(item, known, owner) for field, item in parts}}
+    given: set[str] | None = getattr(value, "__pydantic_fields_set__", None)
+    if given is not None and known is not None and (unset := sorted(packed["v"].keys() - given)):
+        packed["u"] = unset  # of a pydantic model: what nobody gave, so that it has its default
+    return packed
 
 
 def _require_known(kind: type, name: str, known: KnownTypes | None, owner: str) -> None:
@@ -291,7 +295,7 @@ def _record(packed: Any, known: KnownTypes) -> Any:
     kind = _known_type(packed["t"], known)
     fields = {name: unpack(item, known) for name, item in packed["v"].items()}
     if hasattr(kind, "__pydantic_validator__"):
-        return kind.model_construct(_fields_set=set(fields), **fields)
+        return kind.model_construct(_fields_set=fields.keys() - packed.get("u", ()), **fields)
     if issubclass(kind, msgspec.Struct):
         made = kind(**fields)
         for name, item in fields.items():  # whatever its __post_init__ did, it had done when it was written

@@ -15,6 +15,7 @@ from holdfast.core import failpoints
 from holdfast.core.codec import Codecs, decode_error, encode_error
 from holdfast.core.codec_hooks import encode_hook
 from holdfast.core.codec_label import labelled, unlabelled
+from holdfast.core.codec_unset import unnoted
 from holdfast.core.errors import PayloadRefused, ReplayMismatch
 from holdfast.core.operations import STALE, Operation, Settled
 from holdfast.core.rows import Recorded, Work
@@ -72,7 +73,7 @@ class CallCoding:
     def request(self, value: Any, where: str) -> tuple[bytes, str]:
         """A request without its secrets, as it is stored, and its hash: what replay compares."""
         try:
-            plain = msgspec.json.decode(_canonical(value))
+            plain = msgspec.json.decode(unnoted(_canonical(value)))
         except Exception as error:
             raise PayloadRefused(
                 f"the request of {where} can't be stored: {error}", hint="give plain values, dataclasses or models"
