@@ -25,6 +25,7 @@ from holdfast.authoring.dags import Dag
 from holdfast.authoring.registry import Registered, Registry, default_registry
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
+from holdfast.core import quoting
 from holdfast.core.errors import EngineClosed, UsageError
 from holdfast.core.function_operations import Sent
 from holdfast.core.operations import Started, StartRun
@@ -167,6 +168,8 @@ class Engine(Deciding, Projecting, Operating):
             store_timeout_seconds=self.settings.store_timeout_seconds,
         )
         self._store, self._coordinator = store, coordinator
+        if not self.codecs.are_ours:
+            quoting.forbid_for(self)
         self._watch = Watch(store, coordinator.cache.run_row)
         self.stray_events = StrayEventKeeper(store, coordinator)
         coordinator.observers += [self._watch.on_commit, self.stray_events.on_commit]
@@ -213,6 +216,7 @@ class Engine(Deciding, Projecting, Operating):
             await self._watch.close(EngineClosed("the engine was closed while a result was awaited"))
         await self.store.close()
         self._store = self._coordinator = self._watch = self._announcer = None
+        quoting.allow_for(self)
 
     def _heard(self, channel: str) -> None:
         for worker in self._workers:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.authoring.flow_control import WaitForPerson
-from holdfast.core import failpoints
+from holdfast.core import failpoints, quoting
 from holdfast.core.codec import Codecs, decode_error, encode_error
 from holdfast.core.codec_hooks import encode_hook
 from holdfast.core.codec_label import labelled, unlabelled
@@ -76,7 +76,8 @@ class CallCoding:
             plain = msgspec.json.decode(unnoted(_canonical(value)))
         except Exception as error:
             raise PayloadRefused(
-                f"the request of {where} can't be stored: {error}", hint="give plain values, dataclasses or models"
+                f"the request of {where} can't be stored: {quoting.text_of(error)}",
+                hint="give plain values, dataclasses or models",
             ) from None
         shown = redacted(plain, self._is_hidden)
         return self.seal(shown, f"the request of {where}"), hash_of(_canonical(shown))
