@@ -30,7 +30,7 @@ from holdfast.graph_reading import LATEST, PAGE, code_of_run
 from holdfast.models.state_graph import recording_attempt
 from holdfast.models.state_memory import Known, put_together
 from holdfast.models.state_routing import next_items
-from holdfast.runtime.exception_classes import known_exception
+from holdfast.runtime.exception_classes import as_it_was_raised
 from holdfast.runtime.known_calls import KnownCalls
 from holdfast.runtime.recorded_calls import CallCoding, coding_of
 
@@ -310,7 +310,7 @@ class _ReplayedCalls:
         if digest != row.response_hash:
             self._differ(row.call, f"the stored response of {where} was changed", row.response_hash, now)
         if row.error is not None:
-            raise decode_error(row.error).to_exception(known_exception)
+            raise as_it_was_raised(row.error)
         return self._coding.decoded(row.response or b"null", where)
 
     def end(self) -> None:

@@ -203,6 +203,10 @@ class Registry:
         """Every workflow name whose runs a worker with this registry can go on with, actions included."""
         return frozenset(self._workflows) | frozenset(self._actions)
 
+    def has_code_of(self, workflow: str) -> bool:
+        """Whether it is one of `known_workflows`."""
+        return workflow in self._workflows or workflow in self._actions
+
     def known_actions(self) -> frozenset[str]:
         """Every action name that a worker with this registry can run."""
         return frozenset(self._actions)

@@ -10,12 +10,13 @@ codec_payload    Codecs: values in, bytes out, and back
 codec_call       a function's arguments and result
 codec_label      results that say themselves how they are written
 codec_failure    exceptions as data
+codec_failure_parts  what of an exception can be kept
 """
 
 from __future__ import annotations
 
 from holdfast.core.codec_call import CallCodec
-from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error
+from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error, encode_record
 from holdfast.core.codec_faithful import MAX_INT, MAX_NESTING, MIN_INT
 from holdfast.core.codec_formats import JSON, MSGPACK, Codec
 from holdfast.core.codec_label import decode_stored_result, encode_stored_result, is_labelled, labelled, unlabelled
@@ -41,6 +42,7 @@ __all__ = [
     "decode_stored_result",
     "digest",
     "encode_error",
+    "encode_record",
     "encode_stored_result",
     "is_labelled",
     "labelled",

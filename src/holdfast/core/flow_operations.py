@@ -336,14 +336,14 @@ def _attribute_of_failure(value: Raised, name: str) -> Any:
         return args
     if name == "exceptions" and value.record.members:
         return tuple(Raised(member) for member in value.record.members)
-    state = value.record.state or {}
-    if name in state:
-        return state[name]
+    attributes = value.record.attributes
+    if name in attributes:
+        return attributes[name]
     if name in _OF_SYSTEM_ERRORS and (error := value.system_error) is not None:
         return getattr(error, name)
     raise FlowNotSupported(
-        f"a flow can't read {name!r} of this {value.record.type}: of a failure its text is kept, and where JSON can "
-        "hold them its args and the attributes that Python code has set",
+        f"a flow can't read {name!r} of this {value.record.type}: of a failure its text is kept, and of its args and "
+        "the attributes that Python code has set those of Python's own types",
         hint="catch the exception in the action and return what the flow needs",
     )
 

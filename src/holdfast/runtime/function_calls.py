@@ -226,7 +226,7 @@ class CallRunner:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            return _failure(pending, encode_error(error))
+            return _failure(pending, encode_error(error, at_home=True))
 
     async def _act(self, function: LiveFunction, run: Run, pending: Pending, request: PreparedCall) -> Outcome:
         action, policy, tag = request.action, request.action.policy, self.codecs.default.tag
@@ -252,7 +252,7 @@ class CallRunner:
                 return _failure(pending, record)
             return _result(pending, value, tag)
         except Exception as error:  # neither the call nor its failure could be made out
-            return _failure(pending, encode_error(error))
+            return _failure(pending, encode_error(error, at_home=True))
 
     def _attempt(
         self, function: LiveFunction, run: Run, pending: Pending, action: Action[..., Any], data: bytes, number: int
@@ -323,14 +323,14 @@ class CallRunner:
         try:
             encoded = request.encode(request.fn(), limit=self.payload_limit_bytes, codecs=self.codecs)
         except Exception as error:
-            return _failure(pending, encode_error(error))
+            return _failure(pending, encode_error(error, at_home=True))
         return _result(pending, encoded.data, encoded.codec)
 
     def _child(self, function: LiveFunction, run: Run, pending: Pending, request: ChildCall, step: Step) -> None:
         try:
             start = self._child_start(function, run, pending, request)
         except Exception as error:
-            step.entries = extended(step.entries, _failure(pending, encode_error(error)))
+            step.entries = extended(step.entries, _failure(pending, encode_error(error, at_home=True)))
             return
         step.children = extended(step.children, start)
         if request.awaits:

@@ -354,7 +354,7 @@ class FunctionDriver:
         log.warning("run %s of %s was tried again: %s", *name, told, extra={"run": function.run_id})
 
     async def _fail(self, work: Work, error: BaseException, cause: int = 0) -> Settled:
-        record = encode_error(error)
+        record = encode_error(error, at_home=True)
         key: dict[str, Any] = {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
         return await self._submit(FailWork(**key, error=record, retryable=False, cause=cause))
 

@@ -64,7 +64,7 @@ from holdfast.core.rows import CANCELLED, COMPLETED, Run
 from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
-from holdfast.runtime.exception_classes import known_exception
+from holdfast.runtime.exception_classes import as_it_was_raised, known_exception
 from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
@@ -381,7 +381,7 @@ class LiveFunction:
         if entry.digest != pending.digest or self._present_name(entry.name, pending) != pending.name:
             return run_calls.RESULT, None  # the answer to something else: the loop tells what differs
         if entry.kind == FAILURE:
-            return run_calls.ERROR, decode_error(entry.value or b"{}").to_exception(known_exception)
+            return run_calls.ERROR, as_it_was_raised(entry.value or b"{}")
         try:
             return run_calls.RESULT, self._value(entry, pending.payload, at)
         except RunFailed as error:
@@ -435,14 +435,15 @@ class LiveFunction:
         if end.status == CANCELLED:
             raise RunCancelled(f"child run {end.run} of {name} was cancelled", run_id=end.run, by=None)
         record = None if end.error is None else decode_error(end.error)
-        cause = None if record is None else record.to_cause(known_exception)
+        home = None if record is None else record.at_home and self.registry.has_code_of(end.workflow or name)
+        cause = None if record is None else record.to_cause(known_exception, at_home=home)
         became = "does not exist" if end.status == "not found" else f"failed: {_root(record)}"
         error = RunFailed(
             f"child run {end.run} of {name} {became}",
             run_id=end.run,
             workflow=end.workflow or name,
             cause=cause,
-            attempts=() if record is None or cause is None else record.attempts(cause, known_exception),
+            attempts=() if record is None or cause is None else record.attempts(cause, known_exception, at_home=home),
             hint=f"see `holdfast show {end.run} --traceback`",
         )
         error.__cause__ = cause

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.authoring.flow_control import WaitForPerson
 from holdfast.core import failpoints, quoting
-from holdfast.core.codec import Codecs, decode_error, encode_error
+from holdfast.core.codec import Codecs, encode_error
 from holdfast.core.codec_hooks import encode_hook
 from holdfast.core.codec_label import labelled, unlabelled
 from holdfast.core.codec_unset import unnoted
@@ -21,7 +21,7 @@ from holdfast.core.operations import STALE, Operation, Settled
 from holdfast.core.rows import Recorded, Work
 from holdfast.core.seams import Clock
 from holdfast.core.state_operations import INTERRUPT, AskPerson, RecordCall
-from holdfast.runtime.exception_classes import known_exception
+from holdfast.runtime.exception_classes import as_it_was_raised
 from holdfast.runtime.known_calls import KnownCalls
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class LiveCalls:
         try:
             value = await call()
         except Exception as error:
-            await self._write(asked, began, error=encode_error(error))
+            await self._write(asked, began, error=encode_error(error, at_home=True))
             raise
         return await self._answered(asked, began, value)
 
@@ -213,7 +213,7 @@ class LiveCalls:
         try:
             value = call()
         except Exception as error:
-            self._on_loop(self._write(asked, began, error=encode_error(error)))
+            self._on_loop(self._write(asked, began, error=encode_error(error, at_home=True)))
             raise
         return self._on_loop(self._answered(asked, began, value))
 
@@ -267,7 +267,7 @@ class LiveCalls:
 
     def _again(self, before: Recorded, where: str) -> Any:
         if before.error is not None:
-            raise decode_error(before.error).to_exception(known_exception)
+            raise as_it_was_raised(before.error)
         return self._coding.decoded(before.response or b"null", where)
 
     async def _answered(self, asked: _Asked, began: float, value: Any) -> Any:
