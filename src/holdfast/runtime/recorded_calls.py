@@ -6,13 +6,15 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from holdfast.authoring.flow_control import WaitForPerson
 from holdfast.core import failpoints, quoting
-from holdfast.core.codec import Codecs, encode_error
+from holdfast.core.codec import UNTYPED, Codecs, encode_error
+from holdfast.core.codec_call import returned_type
 from holdfast.core.codec_hooks import encode_hook
 from holdfast.core.codec_label import labelled, unlabelled
 from holdfast.core.codec_unset import unnoted
@@ -32,6 +34,11 @@ ALWAYS_HIDDEN = re.compile(r"(?i)authorization|api[-_]?key|password|passwd|secre
 SHOWN_BYTES = 2_000
 
 _canonical = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted").encode
+
+_ANNOTATE = (
+    "give ctx.record a function that says what it returns, `async def ask() -> Answer: …`, which a lambda cannot; or "
+    "return texts, numbers, lists and dicts of them"
+)
 
 Redaction = Callable[[str], bool]
 
@@ -82,20 +89,34 @@ class CallCoding:
         shown = redacted(plain, self._is_hidden)
         return self.seal(shown, f"the request of {where}"), hash_of(_canonical(shown))
 
-    def response(self, value: Any, where: str) -> tuple[bytes, str]:
-        stored = self.seal(value, f"the response of {where}")
+    def response(self, value: Any, where: str, annotation: object = UNTYPED) -> tuple[bytes, str]:
+        """What a call gave, as it is stored, and its hash: as the call says, or else in JSON's own types.
+
+        The call has been made, so that nothing is refused which can be stored in one of the two ways.
+        """
+        try:
+            stored = self.seal(value, f"the response of {where}", annotation)
+        except PayloadRefused as refused:
+            try:
+                stored = self.seal(value, f"the response of {where}")
+            except PayloadRefused:
+                fix = None if annotation is UNTYPED else refused.hint
+                raise PayloadRefused(refused.message, hint=fix or _ANNOTATE) from refused.__cause__
         return stored, self.response_hash(stored)
 
     def response_hash(self, stored: bytes) -> str:
         """Over canonical JSON, whatever the codec."""
         return hash_of(_canonical(self.unseal(stored)))
 
-    def decoded(self, stored: bytes, where: str) -> Any:
+    def decoded(self, stored: bytes, where: str, annotation: object = UNTYPED) -> Any:
+        """What the node receives, the first time too (I14)."""
         found = unlabelled(stored)
+        with suppress(PayloadRefused):  # it was not what the call says, or older code said something else
+            return self._codecs.decode(found.data, annotation, where=where, codec=found.codec)
         return self._codecs.decode(found.data, where=f"the response of {where}", codec=found.codec)
 
-    def seal(self, value: Any, where: str) -> bytes:
-        written = self._codecs.encode(value, where=where, limit=self._limit)
+    def seal(self, value: Any, where: str, annotation: object = UNTYPED) -> bytes:
+        written = self._codecs.encode(value, annotation, where=where, limit=self._limit)
         return labelled(written.data, written.codec)
 
     def unseal(self, stored: bytes) -> Any:
@@ -110,7 +131,10 @@ def coding_of(code: BoundGraph) -> CallCoding:
 
 def answer_of(answer: Any, codecs: Codecs, limit: int) -> tuple[bytes, str]:
     """What a person says to a node, as it is stored, and its hash."""
-    written = codecs.encode(answer, where="the answer", limit=limit)
+    try:
+        written = codecs.encode(answer, where="the answer", limit=limit)
+    except PayloadRefused as refused:  # of an answer nothing can be annotated
+        raise PayloadRefused(refused.message, hint="answer with texts, numbers, lists and dicts of them") from None
     return labelled(written.data, written.codec), hash_of(_canonical(answer))
 
 
@@ -181,7 +205,7 @@ class LiveCalls:
         asked = self._ask(name, request)
         if asked.before is not None:
             await asyncio.sleep(0)  # the node's other branches ask as well, much as when the call took its time
-            return self._again(asked.before, asked.where)
+            return self._again(asked.before, asked.where, returned_type(call))
         if self._question is not None:  # the attempt is over as soon as the calls that were made before are recorded
             await self._ended_calls()
             raise self._question
@@ -202,20 +226,20 @@ class LiveCalls:
         except Exception as error:
             await self._write(asked, began, error=encode_error(error, at_home=True))
             raise
-        return await self._answered(asked, began, value)
+        return await self._answered(asked, began, value, returned_type(call))
 
     def record_blocking(self, name: str, request: object, call: Callable[[], Any]) -> Any:
         """The call is made in the node's own thread; what came of it is written by the loop."""
         asked = self._ask(name, request)
         if asked.before is not None:
-            return self._again(asked.before, asked.where)
+            return self._again(asked.before, asked.where, returned_type(call))
         began = self._clock.monotonic()
         try:
             value = call()
         except Exception as error:
             self._on_loop(self._write(asked, began, error=encode_error(error, at_home=True)))
             raise
-        return self._on_loop(self._answered(asked, began, value))
+        return self._on_loop(self._answered(asked, began, value, returned_type(call)))
 
     async def interrupt(self, payload: object) -> Any:
         """A question ends the attempt. Calls that other branches of the node make are waited for: a call that is not
@@ -265,15 +289,15 @@ class LiveCalls:
             self._beside_records = asked
         return asked._replace(number=known.new_number(number))
 
-    def _again(self, before: Recorded, where: str) -> Any:
+    def _again(self, before: Recorded, where: str, annotation: object = UNTYPED) -> Any:
         if before.error is not None:
             raise as_it_was_raised(before.error)
-        return self._coding.decoded(before.response or b"null", where)
+        return self._coding.decoded(before.response or b"null", where, annotation)
 
-    async def _answered(self, asked: _Asked, began: float, value: Any) -> Any:
-        response, response_hash = self._coding.response(value, asked.where)
+    async def _answered(self, asked: _Asked, began: float, value: Any, annotation: object) -> Any:
+        response, response_hash = self._coding.response(value, asked.where, annotation)
         await self._write(asked, began, response=response, response_hash=response_hash)
-        return self._coding.decoded(response, asked.where)  # I14: what it will be in a replay
+        return self._coding.decoded(response, asked.where, annotation)  # I14: what it will be in a replay
 
     async def _write(
         self,
