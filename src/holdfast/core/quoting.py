@@ -1,8 +1,9 @@
-"""Whether a text that the engine writes may quote a piece of a payload.
+"""Whether what the engine writes in the clear may quote a piece of a payload.
 
 "Invalid enum value 'gold'" helps whoever wrote it, and is logged and stored in the clear like every refusal. Where
 payloads are JSON anyway that is no loss. Whoever gave an engine a codec of his own may have done so to encrypt: then
-refusals name the place and the types, and no value, no key of a dict and no text of code that was shown the value.
+refusals name the place and the types, and no value, no key of a dict and no text of code that was shown the value; and
+the record of an exception holds, of its arguments and attributes, what its text tells.
 
 One answer for the process: values are refused far from any engine, when a function is called or a flow's variable is
 kept. The promise is kept for the strictest of the engines that are open.

@@ -224,8 +224,11 @@ class LiveCalls:
         try:
             value = await call()
         except Exception as error:
-            await self._write(asked, began, error=encode_error(error, at_home=True))
-            raise
+            record = encode_error(error, at_home=True)
+            await self._write(asked, began, error=record)
+            if quoting.is_allowed():
+                raise
+            raise as_it_was_raised(record) from None  # I14: much of it may not be kept
         return await self._answered(asked, began, value, returned_type(call))
 
     def record_blocking(self, name: str, request: object, call: Callable[[], Any]) -> Any:
@@ -237,8 +240,11 @@ class LiveCalls:
         try:
             value = call()
         except Exception as error:
-            self._on_loop(self._write(asked, began, error=encode_error(error, at_home=True)))
-            raise
+            record = encode_error(error, at_home=True)
+            self._on_loop(self._write(asked, began, error=record))
+            if quoting.is_allowed():
+                raise
+            raise as_it_was_raised(record) from None
         return self._on_loop(self._answered(asked, began, value, returned_type(call)))
 
     async def interrupt(self, payload: object) -> Any:

@@ -183,3 +183,114 @@ async def test_i14_a_refusal_quotes_again_when_the_engine_is_closed() -> None:
     assert quoting.is_allowed()
     async with hf.Engine("memory://", registry=hf.Registry(), codec="msgpack"):
         assert quoting.is_allowed()
+
+
+class Declined(Exception):
+    def __init__(self, card: str, code: int = 402) -> None:
+        super().__init__(f"declined with {code}")
+        self.card = card
+        self.code = code
+
+
+class Blocked(Exception):
+    """Its argument is the secret, which its text does not tell."""
+
+    def __str__(self) -> str:
+        return "blocked"
+
+
+@dataclasses.dataclass
+class Named:
+    secret: str = ""
+    seen: list[str] = dataclasses.field(default_factory=list)
+
+
+def seen_of(error: Exception) -> str:
+    found = [type(error).__name__, str(error)]
+    found += [str(getattr(error, name, f"no {name}")) for name in ("card", "code", "errno", "filename")]
+    return " ".join(found)
+
+
+async def test_i14_of_exceptions_only_what_their_text_tells_is_in_the_clear(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """I14: arguments and attributes are payloads. Class and text are kept, and a replay has what the live run had."""
+    caplog.set_level(logging.DEBUG)
+    registry, path, seen = hf.Registry(), tmp_path / "runs.db", list[str]()
+
+    @hf.action(registry=registry, retry=hf.Retry(attempts=2, base=0.001))
+    async def pay(secret: str, how: str) -> None:
+        if how == "file":
+            raise FileNotFoundError(2, "No such file", "/none")
+        raise Declined(secret) if how == "declined" else Blocked(secret)
+
+    @hf.workflow(registry=registry)
+    async def shop(secret: str) -> list[str]:
+        seen.clear()
+        for how in ("declined", "blocked", "file"):
+            try:
+                await pay(secret, how)
+            except (Declined, Blocked, FileNotFoundError) as error:
+                seen.append(seen_of(error))
+        await hf.wait_for("go on")
+        await pay(secret, "declined")
+        return seen
+
+    @hf.flow(registry=registry)
+    async def stream(secret: str) -> str:
+        try:
+            await pay(secret, "blocked")
+        except Blocked as error:
+            await hf.sleep(0.001)
+            return str(error)
+        return "?"
+
+    class Steps(hf.Dag, registry=registry):
+        secret: str
+
+        @hf.step
+        async def first(self) -> None:
+            raise Declined(self.secret)
+
+    graph = hf.StateGraph(Named, name="graph", registry=registry)
+
+    @graph.node(recordable=True)
+    async def node(state: Named, ctx: hf.NodeContext) -> dict[str, Any]:
+        def call() -> None:
+            raise Declined(state.secret)
+
+        try:
+            await ctx.record("pay", 1, call)
+        except Declined as error:
+            return {"seen": [seen_of(error)]}
+        raise AssertionError("it was not declined")
+
+    graph.start_at("node")
+    graph.finish("node")
+    expected = [
+        "Declined declined with 402 no card 402 no errno no filename",
+        "Blocked blocked no card no code no errno no filename",
+        "FileNotFoundError [Errno 2] No such file: '/none' no card no code 2 /none",
+    ]
+    settings: dict[str, Any] = {"registry": registry, "codec": Encrypting()}
+    async with hf.Engine(f"sqlite:///{path}", **settings) as engine, engine.worker():
+        run = await engine.start(shop, CANARY)
+        assert await (await engine.start(stream, CANARY)).result(timeout=SECONDS) == "blocked"
+        steps, asked = await engine.start(Steps(secret=CANARY)), await engine.start(graph, Named(secret=CANARY))
+        with pytest.raises(hf.RunPaused):
+            await steps.result(timeout=SECONDS)
+        assert (await asked.result(timeout=SECONDS)).seen == expected[:1]
+        assert (await engine.replay(asked.id)).ok
+        await engine.settle(timeout=SECONDS)
+        assert seen == expected
+    async with hf.Engine(f"sqlite:///{path}", **settings) as engine, engine.worker():
+        await engine.send("go on", None, to=run.id)
+        with pytest.raises(hf.RunFailed) as failed:
+            await engine.get(run.id).result(timeout=SECONDS)
+        assert seen == expected
+        assert isinstance(failed.value.cause, Declined)
+        assert len(failed.value.attempts) == 2
+    assert stored(path) == []
+    assert [
+        record for record in caplog.records if CANARY in f"{logging.Formatter().format(record)} {vars(record)}"
+    ] == []
