@@ -260,7 +260,7 @@ class _ReplayedCalls:
         self._replay = replay
         self._work = work
         self._coding = coding
-        self.known = KnownCalls(records)
+        self.known = KnownCalls(coding.by_rules_of_now(records))
         self.mismatch: ReplayMismatch | None = None  # the first, which the node may have swallowed
 
     def note(self, text: str) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.authoring.flow_control import WaitForPerson
 from holdfast.core import failpoints, quoting
@@ -22,6 +23,7 @@ from holdfast.core.errors import PayloadRefused, ReplayMismatch
 from holdfast.core.operations import STALE, Operation, Settled
 from holdfast.core.rows import Recorded, Work
 from holdfast.core.seams import Clock
+from holdfast.core.secret_names import is_secret
 from holdfast.core.state_operations import INTERRUPT, AskPerson, RecordCall
 from holdfast.runtime.exception_classes import as_it_was_raised
 from holdfast.runtime.known_calls import KnownCalls
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from holdfast.authoring.state_code import BoundGraph
 
 HIDDEN = "***"
-ALWAYS_HIDDEN = re.compile(r"(?i)authorization|api[-_]?key|password|passwd|secret|access[-_]?token|private[-_]?key")
 SHOWN_BYTES = 2_000
 
 _canonical = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted").encode
@@ -48,7 +49,7 @@ def redaction(rules: Iterable[str | re.Pattern[str]] = ()) -> Redaction:
     own = [re.compile(re.escape(rule), re.IGNORECASE) if isinstance(rule, str) else rule for rule in rules]
 
     def is_hidden(key: str) -> bool:
-        return bool(ALWAYS_HIDDEN.search(key)) or any(rule.search(key) for rule in own)
+        return is_secret(key) or any(rule.search(key) for rule in own)
 
     return is_hidden
 
@@ -88,6 +89,15 @@ class CallCoding:
             ) from None
         shown = redacted(plain, self._is_hidden)
         return self.seal(shown, f"the request of {where}"), hash_of(_canonical(shown))
+
+    def by_rules_of_now(self, rows: Mapping[int, Recorded]) -> dict[int, Recorded]:
+        """Records with the hash that their requests have now: rules that came later hide more of them."""
+        return {number: self._by_rules_of_now(row) for number, row in rows.items()}
+
+    def _by_rules_of_now(self, row: Recorded) -> Recorded:
+        plain = self.unseal(row.request)
+        shown = redacted(plain, self._is_hidden)
+        return row if shown == plain else replace(row, request_hash=hash_of(_canonical(shown)))
 
     def response(self, value: Any, where: str, annotation: object = UNTYPED) -> tuple[bytes, str]:
         """What a call gave, as it is stored, and its hash: as the call says, or else in JSON's own types.
@@ -156,7 +166,7 @@ class LiveCalls:
     ) -> None:
         self._work = work
         self._recording = recording
-        self._known = KnownCalls(known)
+        self._known = KnownCalls(coding.by_rules_of_now(known))
         self._coding = coding
         self._clock = clock
         self._submit = submit
