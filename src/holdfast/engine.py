@@ -26,6 +26,7 @@ from holdfast.authoring.dags import Dag
 from holdfast.authoring.registry import Registered, Registry, default_registry
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
+from holdfast.core import quoting
 from holdfast.core.errors import EngineClosed, UsageError
 from holdfast.core.function_operations import Sent
 from holdfast.core.operations import Started, StartRun
@@ -173,6 +174,8 @@ class Engine(Deciding, Projecting, Operating):
         )
         self._store, self._coordinator = store, coordinator
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
+        if not self.codecs.are_ours:
+            quoting.forbid_for(self)
         self._watch = Watch(store, coordinator.cache.run_row)
         self.stray_events = StrayEventKeeper(store, coordinator)
         coordinator.observers += [self._watch.on_commit, self.stray_events.on_commit]
@@ -227,6 +230,7 @@ class Engine(Deciding, Projecting, Operating):
         """It is closed, or its event loop is, and with that all that it had there."""
         self._workers.clear()
         self._store = self._coordinator = self._watch = self._announcer = self._loop = None
+        quoting.allow_for(self)
 
     def _heard(self, channel: str) -> None:
         for worker in self._workers:

@@ -157,6 +157,26 @@ def test_a_models_own_rules_and_types_hold_for_each_field() -> None:
     assert it.decode(it.encode_whole({"name": "x", "tries": 5}, "it")).tries == 5
 
 
+class Change(pydantic.BaseModel):
+    name: str | None = None
+    email: str | None = None
+
+
+class Changes(pydantic.BaseModel):
+    last: Change | None = None
+    all: Annotated[list[Change], operator.add] = []
+
+
+def test_i14_models_in_a_state_keep_which_of_their_fields_were_given() -> None:
+    it = kind(Changes)
+    fields = it.encode_whole(Changes(last=Change(name="Ada"), all=[Change()]), "the state")
+    written = it.encode_part({"all": [Change(email="x")]}, "the delta")["all"]
+    merged = it.fields["all"].merged(fields["all"], [("n", written)])
+    state = it.decode({**fields, "all": merged})
+    assert state.last.model_fields_set == {"name"}
+    assert [each.model_fields_set for each in state.all] == [set(), {"email"}]
+
+
 def test_a_stored_field_that_the_class_no_longer_has_is_left_out() -> None:
     assert kind(Typed).decode({"name": b'"x"', "gone": b"1"}) == {"name": "x"}
     assert kind(Data).decode({"name": b'"x"', "gone": b"1"}) == Data(name="x")

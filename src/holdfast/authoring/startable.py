@@ -18,6 +18,7 @@ from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import PYTHON, Workflow
 from holdfast.authoring.registry import Registry, own_queue
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, ResultCodec, digest
+from holdfast.core.codec_unset import unnoted
 from holdfast.core.errors import DagError, GraphError, PayloadTooLarge, UnknownWorkflow, UsageError
 from holdfast.core.graph import Graph, Node, NodePolicy, known_names
 from holdfast.core.state_outcomes import joined
@@ -303,7 +304,7 @@ def _of_state_graph(
         workflow=graph.name,
         model="graph",
         input=data,
-        input_digest=digest(joined(state)),
+        input_digest=digest(unnoted(joined(state))),
         codec=codecs.default.tag,
         graph=None,
         source="graph",

@@ -22,6 +22,7 @@ from holdfast.authoring.state_types import StateType
 from holdfast.authoring.state_validation import unknown_node
 from holdfast.core.authors_line import authors_line
 from holdfast.core.codec import JSON, Codecs, decode_stored_result, is_labelled, labelled, unlabelled
+from holdfast.core.codec_faithful import short
 from holdfast.core.errors import GraphError
 from holdfast.core.state_outcomes import NOTHING, Fields, Outcome, Route, Sent, joined, split, with_sent
 from holdfast.models.state_code import NodePlan
@@ -268,7 +269,7 @@ class BoundGraph:
             return self.state_type.encode_whole(send.state, whose, self.limit)
         if not isinstance(send.state, Mapping):
             raise GraphError(
-                f"{whose} is {send.state!r:.80}, a {type(send.state).__name__}", hint="send a dict of fields"
+                f"{whose} is {short(send.state)}, a {type(send.state).__name__}", hint="send a dict of fields"
             )
         return self.state_type.encode_part(send.state, whose, self.limit)
 

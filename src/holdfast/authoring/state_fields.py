@@ -127,8 +127,9 @@ class Field:
         try:
             return self.decode(data)
         except PayloadRefused as refused:
+            why = refused.__cause__ or refused.message
             raise PayloadRefused(
-                f"{where} does not fit its annotation {display(self.annotation)}: {refused.__cause__}",
+                f"{where} does not fit its annotation {display(self.annotation)}: {why}",
                 hint=f"give a value of type {display(self.annotation)}, as JSON",
             ) from refused.__cause__
 

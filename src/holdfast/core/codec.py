@@ -3,6 +3,7 @@
 codec_faithful   would this value come back as itself?
 codec_order      sets need an order before they are bytes
 codec_hooks      pydantic models and subclasses of plain types
+codec_unset      which fields of a pydantic model were given
 codec_shape      from an annotation to the way its values travel
 codec_formats    JSON and MessagePack
 codec_payload    Codecs: values in, bytes out, and back

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from holdfast.core import quoting
 from holdfast.core.authors_line import is_ours
 from holdfast.core.codec_failure_parts import (
     CARRIED,
@@ -352,9 +353,15 @@ def _record(exc: BaseException, depth: int) -> ErrorRecord:
         members = tuple(_record(each, depth + 1) for each in exc.exceptions)
         return msgspec.structs.replace(record, state={"message": _clean(exc.message, MESSAGE_LIMIT)}, members=members)
     try:
-        return msgspec.structs.replace(record, **parts_of(exc, with_cause=cause is not None)._asdict())
+        # Of errors of ours the attributes are names and texts.
+        told = None if quoting.is_allowed() or _is_ours(kind) else record.message
+        return msgspec.structs.replace(record, **parts_of(exc, with_cause=cause is not None, told=told)._asdict())
     except Exception:  # its class has an answer of its own to every question
         return record
+
+
+def _is_ours(kind: AnyExceptionClass) -> bool:
+    return issubclass(kind, HoldfastError) and kind.__module__ == HoldfastError.__module__
 
 
 def _bases(kind: AnyExceptionClass) -> tuple[str, ...]:

@@ -5,6 +5,9 @@ written in the form that values of flows have, and types of the user are left ou
 may not have them. What is left out must be missing later, and never be something else. So what Python itself would
 rebuild is made by the constructors of C alone, which set what they were given and nothing more; a constructor of the
 user's is called only where the class says by a `__reduce__` of its own that it wants to be.
+
+Records are JSON whatever the codec, and arguments and attributes are payloads. Where those may be encrypted only what
+the exception's text tells anyway is kept of them.
 """
 
 from __future__ import annotations
@@ -39,13 +42,16 @@ class Parts(NamedTuple):
     left_out: tuple[str, ...]
 
 
-def parts_of(exc: BaseException, *, with_cause: bool) -> Parts:
-    """What it can be rebuilt from; `with_cause` says that its cause has a record of its own."""
+def parts_of(exc: BaseException, *, with_cause: bool, told: str | None = None) -> Parts:
+    """What it can be rebuilt from; `with_cause` says that its cause has a record of its own.
+
+    With `told`, its text, only what that tells is kept.
+    """
     args, attributes, exact = _reduced(exc)
-    kept = _kept_arguments(args)
+    kept = _kept_arguments(args, told)
     if not exact and kept == (None, None, None):
         args, attributes, exact = _plainly_reduced(exc)
-        kept = _kept_arguments(args)
+        kept = _kept_arguments(args, told)
     state: dict[str, object] = {}
     typed: dict[str, object] = {}
     cause_as: list[str] = []
@@ -58,6 +64,9 @@ def parts_of(exc: BaseException, *, with_cause: bool) -> Parts:
             cause_as.append(name)
             continue
         in_slot = isinstance(_on_class(type(exc), name), _DESCRIPTORS)
+        if not _is_told(value, told):
+            left_out.append(name)
+            continue
         if not in_slot and (size := _plain_size({name: value})) <= room:
             state[name] = value
         elif not name.isidentifier():  # nobody's code can name it
@@ -160,10 +169,18 @@ def _slots(exc: BaseException) -> Iterator[tuple[str, object]]:
                         continue
 
 
+def _is_told(value: object, told: str | None) -> bool:
+    if told is None or value is None or isinstance(value, bool):
+        return True
+    return type(value) in (str, int, float) and (str(value) in told or repr(value) in told)
+
+
 def _kept_arguments(
-    args: tuple[object, ...],
+    args: tuple[object, ...], told: str | None
 ) -> tuple[list[object] | None, str | None, list[object] | None]:
     """As JSON, else as Python writes them, else as a flow would."""
+    if not all(_is_told(each, told) for each in args):
+        return None, None, None
     listed = list(args)
     if _plain_size(listed) <= _PARTS_LIMIT:
         return listed, None, None

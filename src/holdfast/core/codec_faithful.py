@@ -23,6 +23,8 @@ from typing import Final, cast
 
 import msgspec
 
+from holdfast.core import quoting
+
 MAX_NESTING: Final = 100
 MIN_INT: Final = -(2**63)
 MAX_INT: Final = 2**63 - 1
@@ -337,9 +339,9 @@ def nesting_fault() -> Fault:
 
 
 def short(value: object) -> str:
-    """A representation fit for a message: never long, never raising."""
+    """A representation fit for a message: never long, never raising, and only the type where nothing may be quoted."""
     try:
-        text = repr(value)
+        text = repr(value) if quoting.is_allowed() else f"<{_type_name(value)}>"
     except Exception:
         return f"<{_type_name(value)}>"
     return text if len(text) <= 80 else f"{text[:60]}…"
@@ -433,4 +435,5 @@ def _type_name(value: object) -> str:
 
 
 def _key_step(key: object) -> str:
-    return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{short(key)}]"
+    named = isinstance(key, str) and key.isidentifier() and quoting.is_allowed()
+    return f".{key}" if named else f"[{short(key)}]"

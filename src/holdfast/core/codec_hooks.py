@@ -12,6 +12,8 @@ from typing import cast
 
 import msgspec
 
+from holdfast.core.codec_unset import is_noted_in, note_unset, take_back, without_notes
+
 _json_encode = msgspec.json.Encoder().encode
 
 
@@ -49,7 +51,12 @@ def decode_hook(kind: type, plain: object) -> object:
     validate = cast("Callable[[bytes], object]", kind.model_validate_json)  # type: ignore[attr-defined]
     try:
         # Through JSON text, not through Python values: strict models take an ISO string for a datetime only there.
-        return validate(_json_encode(plain))
+        text = _json_encode(plain)
+        if not is_noted_in(text):
+            return validate(text)
+        model = validate(_json_encode(without_notes(plain)))
+        take_back(model, plain)
+        return model
     except ValueError as refused:
         raise ValueError(_first_line_of(refused)) from refused
 
@@ -60,6 +67,7 @@ def _plain_model(model: object) -> object:
     plain = dump(mode="json", round_trip=True, by_alias=True, warnings="error")
     if _may_hold_sets(cast("Hashable", type(model))):
         plain = _lists_of_sets_sorted(plain, dump(mode="python", round_trip=True, by_alias=True))
+    note_unset(model, plain)
     return plain
 
 

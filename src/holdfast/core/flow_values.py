@@ -232,7 +232,11 @@ def _pack_user_type(value: object, known: KnownTypes | None, owner: str) -> Any:
         )
     _require_known(kind, name, known, owner)
     fields = {field: pack(item, known, owner) for field, item in parts}
-    return _readable({_TAG: "record", "t": name, "v": fields}, kind, known, owner)
+    packed = {_TAG: "record", "t": name, "v": fields}
+    given: set[str] | None = getattr(value, "__pydantic_fields_set__", None)
+    if given is not None and known is not None and (unset := sorted(fields.keys() - given)):
+        packed["u"] = unset  # of a pydantic model: what nobody gave, so that it has its default
+    return _readable(packed, kind, known, owner)
 
 
 def _readable(packed: dict[str, Any], kind: type, known: KnownTypes | None, owner: str) -> dict[str, Any]:
@@ -241,7 +245,7 @@ def _readable(packed: dict[str, Any], kind: type, known: KnownTypes | None, owne
         return packed
     try:
         back = pack(unpack(packed, known), None, owner)
-        trouble = None if back == packed else f"it would come back as {short(back['v'])}"
+        trouble = None if back["v"] == packed["v"] else f"it would come back as {short(back['v'])}"
     except Exception as error:  # whatever the user's code raises
         trouble = f"{type(error).__name__}: {error}"
     if trouble is None:
@@ -340,7 +344,7 @@ def _record(packed: Any, known: KnownTypes) -> Any:
     kind = _known_type(packed["t"], known)
     fields = {name: unpack(item, known) for name, item in packed["v"].items()}
     if is_pydantic_model(kind):
-        return _model(kind, fields)
+        return _model(kind, fields, frozenset(packed.get("u", ())))
     if issubclass(kind, msgspec.Struct):
         made = kind(**fields)
         for name, item in fields.items():  # whatever its __post_init__ did, it had done when it was written
@@ -352,11 +356,11 @@ def _record(packed: Any, known: KnownTypes) -> Any:
     return made
 
 
-def _model(kind: Any, fields: dict[str, Any]) -> Any:
+def _model(kind: Any, fields: dict[str, Any], unset: frozenset[str]) -> Any:
     """A pydantic model with just these values: aliases and model_post_init had been at work when it was written."""
     declared, private = kind.model_fields, kind.__private_attributes__
     if not declared.keys() <= fields.keys():  # pydantic knows the defaults of fields that were added since
-        return kind.model_construct(_fields_set=set(fields), **fields)
+        return kind.model_construct(_fields_set=fields.keys() - unset, **fields)
     made = kind.__new__(kind)
     extra = {name: item for name, item in fields.items() if name not in declared and name not in private}
     made.__setstate__(
@@ -364,7 +368,7 @@ def _model(kind: Any, fields: dict[str, Any]) -> Any:
             "__dict__": {name: fields[name] for name in declared},
             "__pydantic_extra__": extra if kind.model_config.get("extra") == "allow" else None,
             "__pydantic_private__": {name: fields[name] for name in private if name in fields} if private else None,
-            "__pydantic_fields_set__": declared.keys() | extra.keys(),
+            "__pydantic_fields_set__": (declared.keys() | extra.keys()) - unset,
         }
     )
     return made
