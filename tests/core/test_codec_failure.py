@@ -328,3 +328,25 @@ def test_a_group_of_failures_is_rebuilt_with_what_it_holds() -> None:
     assert isinstance(first, ValueError)
     assert isinstance(second, ExceptionGroup)
     assert repr(second.exceptions) == "(KeyError('k'),)"
+
+
+def test_a_rebuilt_exception_has_where_it_was_raised_as_a_note_and_only_once() -> None:
+    first = decode_error(encode_error(raised(ValueError("no route")))).to_exception()
+    (note,) = first.__notes__
+    assert note.startswith("Its traceback, as it was recorded:\n")
+    assert note.endswith("in raised\n    raise exc\nValueError: no route")
+    again = decode_error(encode_error(raised(first)))  # as a function does with the failure of its call
+    assert again.state is None
+    (note,) = again.to_exception().__notes__
+    assert note.count("raise exc\n") == 2
+    ended = decode_error(encode_error(raised(SystemExit(3)))).to_cause()
+    assert "raise exc\n" in ended.__notes__[0]
+
+
+def test_notes_of_an_authors_own_are_kept_and_a_long_traceback_is_cut() -> None:
+    error = raised(ValueError("long " * 5_000))
+    error.add_note("while packing")
+    rebuilt = decode_error(encode_error(error)).to_exception()
+    own, recorded = rebuilt.__notes__
+    assert own == "while packing"
+    assert len(recorded) < 4_100

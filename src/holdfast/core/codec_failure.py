@@ -25,6 +25,8 @@ MESSAGE_LIMIT: Final = 8_000
 TRACEBACK_LIMIT: Final = 16_000
 _EARLIER_MESSAGE_LIMIT: Final = 1_000
 _ARGS_LIMIT: Final = 16_000
+_NOTE_LIMIT: Final = 4_000
+_RECORDED: Final = "Its traceback, as it was recorded:"
 _CAUSES: Final = 5
 _MEMBERS: Final = 50
 _NESTED_GROUPS: Final = 3
@@ -80,10 +82,11 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def to_exception(self, known: KnownClasses = lambda qualified: None) -> Exception:
         """The exception with its own type and message if its class is built in or `known`; else RemoteError.
 
-        `known` maps a qualified name to a class. The result has its cause as `__cause__`. It has those attributes
-        that were JSON's own types.
+        `known` maps a qualified name to a class. The result has its cause as `__cause__`, and where it was raised as a
+        note: the frames are gone. It has those attributes that were JSON's own types.
         """
         exception = self._rebuilt(known) or RemoteError(self.type, self.message, self.traceback)
+        self._note_where(exception)
         if self.cause is not None and exception.__cause__ is None:
             exception.__cause__ = self.cause.to_cause(known)
         if isinstance(exception, RunFailed) and exception.cause is None and exception.__cause__ is not None:
@@ -101,6 +104,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             if kind is not None and not issubclass(kind, Exception):
                 told = kind(*(self.arguments or ()))
                 if type(told) is kind and _message(told) == self.message:
+                    self._note_where(told)
                     return told
         return self.to_exception(known)
 
@@ -161,6 +165,11 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         if self.state:
             exception.__dict__.update(self.state)
         return exception
+
+    def _note_where(self, exception: BaseException) -> None:
+        if "\n  File " in self.traceback:  # else it was never raised
+            with suppress(Exception):  # a class may forbid it
+                exception.add_note(f"{_RECORDED}\n{_cut(self.traceback.rstrip(), _NOTE_LIMIT)}")
 
     def _is_told_by(self, exception: Exception, kind: ExceptionClass) -> bool:
         return type(exception) is kind and _message(exception) == self.message
@@ -266,6 +275,9 @@ def _rebuilding(exc: BaseException) -> tuple[list[object] | None, str | None, di
 def _kept_state(state: dict[object, object], cause: BaseException | None) -> dict[str, object] | None:
     """The attributes that JSON can hold. A cause that is one too, as in RunFailed, has a record of its own."""
     kept = {name: value for name, value in state.items() if value is None or value is not cause}
+    if isinstance(notes := kept.pop("__notes__", None), list):  # ours are in the traceback, and would be told twice
+        own = [note for note in notes if not (isinstance(note, str) and note.startswith(_RECORDED))]
+        kept |= {"__notes__": own} if own else {}
     if not _is_plain(kept):
         kept = {name: value for name, value in kept.items() if _is_plain({name: value})}
     return cast("dict[str, object]", kept) if kept and _is_plain(kept) else None
