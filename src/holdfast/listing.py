@@ -65,13 +65,16 @@ def question(workflow: object, status: Any, tags: Any, since: datetime | None, l
 
 
 async def page_of(store: Store, ask: ListRuns, after: str | None, registry: Registry) -> Runs:
-    """The page that begins behind a cursor. What was a cursor once, the id of a run, still is one."""
+    """The page that begins behind a cursor. What was a cursor once, the id of a run, still is one.
+
+    One run more than it holds is asked for, so that the last page says that it is the last.
+    """
     if after is not None:
         rows = await store.runs([checked_text(after, "after")])
         ask = msgspec.structs.replace(ask, after=(rows[0].created, rows[0].id) if rows else place_of(after))
-    rows = await _found_under(store, ask, registry)
-    page = Runs(_info(row) for row in rows)
-    page.cursor = cursor_after(rows[-1]) if len(rows) == ask.limit else None
+    rows = await _found_under(store, msgspec.structs.replace(ask, limit=ask.limit + 1), registry)
+    page = Runs(_info(row) for row in rows[: ask.limit])
+    page.cursor = cursor_after(rows[ask.limit - 1]) if len(rows) > ask.limit else None
     return page
 
 

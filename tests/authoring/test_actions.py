@@ -82,10 +82,20 @@ async def test_outside_a_run_an_action_gets_a_stand_in_context() -> None:
 
 async def test_inside_another_action_it_runs_as_part_of_that() -> None:
     outer, inner = await whoami_through_another()
-    assert outer is inner
-    with entered(running()) as context:
-        assert await whoami() is context
-        assert await whoami_in_a_thread() is context
+    assert (inner.run_id, inner.workflow_name, inner.node) == (outer.run_id, outer.workflow_name, outer.node)
+    tx: Any = object()
+    with entered(running(tx=tx, worker="w1")) as context:
+        for seen in (await whoami(), await whoami_in_a_thread()):
+            assert (seen.run_id, seen.node, seen.worker) == ("r1", context.node, "w1")
+            assert seen.tx is tx
+
+
+async def test_i13_inside_another_action_it_has_an_idempotency_key_of_its_own() -> None:
+    outer, inner = await whoami_through_another()
+    assert inner.idempotency_key == f"{outer.idempotency_key}/whoami#1"
+    with entered(running()):
+        calls = [await whoami(), await whoami_in_a_thread(), await whoami()]
+    assert [seen.idempotency_key for seen in calls] == ["k/whoami#1", "k/whoami_in_a_thread#1", "k/whoami#2"]
 
 
 def test_fn_is_the_plain_function_and_the_wrapper_looks_like_it() -> None:

@@ -161,3 +161,59 @@ def test_g9_hf_run_serves_the_queues_that_its_code_names(tmp_path: Path) -> None
     done = script.begin()
     told, _ = done.communicate(timeout=60)
     assert told == "[2, 4, 6]\n"
+
+
+BUSY = """
+import pathlib
+import holdfast as hf
+
+
+@hf.action
+async def compute() -> int:
+    print("computing", flush=True)
+    while not pathlib.Path("go").exists():
+        pass
+    return 7
+
+
+if __name__ == "__main__":
+    print(hf.run(compute, key="once"))
+"""
+
+
+def test_a_second_ctrl_c_stops_a_script_in_the_middle_of_an_action_that_never_awaits(script: Script) -> None:
+    """It is the program that is interrupted: the action has not failed, and is run again."""
+    (script.folder / "hello.py").write_text(BUSY, encoding="utf-8")
+    with script.begin() as interrupted:
+        assert interrupted.stdout is not None
+        assert interrupted.stdout.readline() == "computing\n"
+        interrupted.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):  # it was heard, and waits for the action to await something
+            interrupted.wait(0.5)
+        interrupted.send_signal(signal.SIGINT)
+        _, errors = interrupted.communicate(timeout=60)
+    assert "KeyboardInterrupt: what was recorded is kept; run it again to go on\n" in errors
+    script.go()
+    assert script.finish()[0] == "computing\n7\n"
+
+
+OWN = """
+import holdfast as hf
+
+
+@hf.action
+async def stop() -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    try:
+        hf.run(stop, key="once")
+    except hf.RunFailed as failed:
+        print(failed.cause)
+"""
+
+
+def test_i8_an_action_that_raises_keyboard_interrupt_by_itself_fails_in_a_script(script: Script) -> None:
+    (script.folder / "hello.py").write_text(OWN, encoding="utf-8")
+    assert script.finish()[0] == "the action raised KeyboardInterrupt(), which is no Exception\n"

@@ -63,6 +63,23 @@ def test_json_logs_have_stable_keys(shell: Shell) -> None:
     assert failed["worker"] in [line["worker"] for line in lines[:-1]]
 
 
+def test_i8_an_action_that_raises_keyboard_interrupt_does_not_end_the_worker(shell: Shell, folder: Path) -> None:
+    """The worker hears SIGINT itself, so that this can only be the action's own."""
+    (folder / "odd.py").write_text(
+        "import holdfast as hf\n"
+        "@hf.action\nasync def stop() -> None:\n    raise KeyboardInterrupt\n"
+        "@hf.workflow\nasync def stopped() -> None:\n    await stop()\n"
+        "@hf.action\nasync def seven() -> int:\n    return 7\n"
+    )
+    with shell.process("worker", "odd") as worker:
+        for name in ("stop", "stopped"):
+            failed = shell("start", f"odd:{name}", "--wait")
+            assert "the action raised KeyboardInterrupt(), which is no Exception" in failed.stderr
+        assert shell("start", "odd:seven", "--wait").stdout == "7\n"
+        worker.send_signal(signal.SIGINT)
+        assert worker.wait(30) == 0
+
+
 def test_a_second_ctrl_c_stops_at_once_and_gives_the_work_back(shell: Shell) -> None:
     run = shell.start("shop:slow")
     with shell.process("worker", "shop") as worker:

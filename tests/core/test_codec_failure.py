@@ -116,6 +116,11 @@ def raised(exc: BaseException) -> BaseException:
         return caught
 
 
+def own(error: BaseException) -> dict[str, object]:
+    """Its attributes, without the note of where it was raised, which is ours."""
+    return {name: value for name, value in vars(error).items() if name != "__notes__"}
+
+
 def test_a_record_tells_type_message_bases_and_traceback() -> None:
     record = decode_error(encode_error(raised(ShippingError("no route", 7))))
     assert record.type == "ShippingError"
@@ -234,7 +239,7 @@ def test_i54_attributes_and_arguments_of_pythons_own_types_come_back_as_they_wer
         again = decode_error(encode_error(raised(back))).to_exception(KNOWN.get)
         assert repr(again.missing) == repr(value)  # type: ignore[attr-defined]
     back = decode_error(encode_error(raised(ShippingError("no route", value)))).to_exception(KNOWN.get)  # type: ignore[arg-type]
-    assert repr((back.args, vars(back))) == repr((("no route", value), {"code": value}))
+    assert repr((back.args, own(back))) == repr((("no route", value), {"code": value}))
 
 
 @pytest.mark.parametrize("value", [Currency.EURO, Money(), object(), "x" * 20_000, [Money()], float, datetime.UTC])
@@ -313,7 +318,7 @@ def test_g8_a_class_of_the_functions_own_program_is_stood_in_for_where_it_is_not
         assert not isinstance(one, RemoteError)
         assert type(one) is type(two)
         assert type(one).__name__ == "NotLoaded"
-        assert (str(one), one.args, vars(one)) == (str(original), original.args, vars(original))
+        assert (str(one), one.args, own(one)) == (str(original), original.args, vars(original))
         assert isinstance(one.__cause__, ConnectionError)
         assert (record.qualified, record.bases) == (
             f"{__name__}.NotLoaded",
@@ -338,7 +343,7 @@ def test_i54_a_class_of_another_program_is_a_remote_error_and_what_its_known_bas
     assert isinstance(back, ConnectionError)
     assert isinstance(back, ShippingError)
     plain = RemoteError(record.type, record.message, record.traceback)
-    assert (str(back), back.args, vars(back), repr(back)) == (str(plain), plain.args, vars(plain), repr(plain))
+    assert (str(back), back.args, own(back), repr(back)) == (str(plain), plain.args, vars(plain), repr(plain))
     known = KNOWN | {record.qualified: NotLoaded}
     assert type(record.to_exception(known.get, at_home=False)) is NotLoaded
 
@@ -566,3 +571,25 @@ def test_a_group_of_failures_is_rebuilt_with_what_it_holds() -> None:
     assert isinstance(first, ValueError)
     assert isinstance(second, ExceptionGroup)
     assert repr(second.exceptions) == "(KeyError('k'),)"
+
+
+def test_a_rebuilt_exception_has_where_it_was_raised_as_a_note_and_only_once() -> None:
+    first = decode_error(encode_error(raised(ValueError("no route")))).to_exception()
+    (note,) = first.__notes__
+    assert note.startswith("Its traceback, as it was recorded:\n")
+    assert note.endswith("in raised\n    raise exc\nValueError: no route")
+    again = decode_error(encode_error(raised(first)))  # as a function does with the failure of its call
+    assert again.state is None
+    (note,) = again.to_exception().__notes__
+    assert note.count("raise exc\n") == 2
+    ended = decode_error(encode_error(raised(SystemExit(3)))).to_cause()
+    assert "raise exc\n" in ended.__notes__[0]
+
+
+def test_notes_of_an_authors_own_are_kept_and_a_long_traceback_is_cut() -> None:
+    error = raised(ValueError("long " * 5_000))
+    error.add_note("while packing")
+    rebuilt = decode_error(encode_error(error)).to_exception()
+    own, recorded = rebuilt.__notes__
+    assert own == "while packing"
+    assert len(recorded) < 4_100

@@ -229,3 +229,24 @@ async def test_i54_a_failure_names_the_call_that_the_function_ended_with(shared_
                 await engine.run(pay, how, timeout=10)
             assert failed.value.node == (how if how in named else None)
         await assert_sound(engine)
+
+
+async def test_the_cause_of_a_failure_says_which_lines_of_the_authors_code_it_came_through(shared_url: str) -> None:
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def charge() -> None:
+        raise Declined(5)  # the action's line
+
+    @hf.workflow(registry=registry)
+    async def pay() -> None:
+        await charge()  # the workflow's line
+
+    async with engine_on(shared_url, registry) as engine, engine.worker():
+        for asked, lines in ((charge, 1), (pay, 2)):
+            with pytest.raises(hf.RunFailed) as failed:
+                await engine.run(asked, timeout=10)
+            (note,) = failed.value.cause.__notes__  # type: ignore[union-attr]
+            assert note.count("  File ") == lines
+            assert "raise Declined(5)  # the action's line" in note
+            assert ("await charge()  # the workflow's line" in note) is (asked is pay)

@@ -107,6 +107,16 @@ def fork_and_die() -> None:
     os._exit(7)
 
 @action
+def fork_a_copy(how: str) -> list[int]:
+    copy = os.fork()
+    if copy == 0:
+        current().note("of the copy")
+        if how == "return":
+            return []
+        raise {"raise": ValueError("in the copy"), "exit": SystemExit(3), "message": SystemExit("goodbye")}[how]
+    return [copy, os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])]
+
+@action
 def close_everything() -> None:
     os.closerange(3, 256)
 

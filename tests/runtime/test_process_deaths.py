@@ -54,6 +54,17 @@ async def test_a_death_is_noticed_even_if_a_grandchild_keeps_the_socket_open() -
         assert caught.value.exit_code == 7
 
 
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("raise", 1), ("exit", 3), ("message", 1)])
+async def test_i8_a_copy_that_an_action_forked_ends_where_the_action_does(how: str, code: int) -> None:
+    """It is not the action, so it answers for none: neither for the one that forked it nor for those that follow."""
+    async with opened(1) as slots:
+        notes: list[str] = []
+        copy, ended_with = await call(slots, "fork_a_copy", how, on_note=notes.append)
+        assert (ended_with, notes) == (code, [])
+        assert gone(copy)
+        assert [await call(slots, "add", number) for number in range(3)] == [10, 11, 12]
+
+
 async def test_a_process_that_closes_its_socket_is_ended() -> None:
     async with opened(1) as slots:
         with pytest.raises(ProcessDied):

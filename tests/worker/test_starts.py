@@ -149,6 +149,20 @@ async def test_i15_find_lists_the_runs_of_before_a_rename_page_by_page(url: str)
         assert [run.id for run in await engine.find(workflow="pay")] == runs[2::-1]
 
 
+async def test_the_last_page_of_runs_says_that_it_is_the_last_however_many_there_are(url: str) -> None:
+    registry, pay = make_registry()
+    engine = engine_on(url, registry)
+    async with engine:
+        for _ in range(4):
+            await engine.start(pay, 1)
+        for asked in (None, pay):
+            first = await engine.find(workflow=asked, limit=2)
+            assert first.cursor is not None
+            last = await engine.find(workflow=asked, limit=2, after=first.cursor)
+            assert (len(first), len(last), last.cursor) == (2, 2, None)
+            assert (await engine.find(workflow=asked, limit=4)).cursor is None
+
+
 # --- idempotency keys ----------------------------------------------------------------------------------------------
 
 

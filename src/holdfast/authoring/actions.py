@@ -2,8 +2,8 @@
 
 An Action is called like the function it wraps and always gives a coroutine. In the code of a workflow
 that is a request, recorded and done by the engine; inside a step or another action it runs as part of
-that; outside it simply runs. Policies (retry, timeout, queue) are the engine's business and are not
-applied to direct calls.
+that, with an idempotency key of its own; outside it simply runs. Policies (retry, timeout, queue) are the
+engine's business and are not applied to direct calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, ParamSpec
 
 import msgspec
 
-from holdfast.authoring.context import entered, is_running, require_transaction, stand_in_context
+from holdfast.authoring.context import current_context, entered, is_running, require_transaction, stand_in_context
 from holdfast.authoring.function_calls import ActionCall, Call, running_function
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES, CallCodec
@@ -141,15 +141,11 @@ class Action(Generic[P, R]):
         """Run it here and now, as part of the action that runs already or with a stand-in context; for the engine."""
         if self.transactional:
             require_transaction(f"action {self.name}")
-        if is_running():
-            return await self._run(*args, **kwargs)
-        with entered(stand_in_context(self.name)):
-            return await self._run(*args, **kwargs)
-
-    async def _run(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self.is_async:
-            return cast(R, await self.fn(*args, **kwargs))
-        return cast(R, await asyncio.to_thread(self.fn, *args, **kwargs))
+        outer = current_context.get()
+        with entered(stand_in_context(self.name) if outer is None else outer.for_call(self.name)):
+            if self.is_async:
+                return cast(R, await self.fn(*args, **kwargs))
+            return cast(R, await asyncio.to_thread(self.fn, *args, **kwargs))
 
     def options(
         self,

@@ -6,9 +6,10 @@ It knows nothing of stores: whoever runs the code passes in what a heartbeat or 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
@@ -102,11 +103,26 @@ class FunctionLogger(ContextLogger):
         return not self._run.replaying and super().isEnabledFor(level)
 
 
+class InnerCalls:
+    """The actions that are awaited inside one context: the same code asks for the same ones in every attempt."""
+
+    __slots__ = ("_numbers", "_place")
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._numbers: dict[str, Iterator[int]] = {}
+
+    def next_key(self, name: str) -> str:
+        """I13: where it is called, what is called, and the how manieth call of that it is."""
+        return f"{self._place}/{name}#{next(self._numbers.setdefault(name, itertools.count(1)))}"
+
+
 class Context:
     """Who is running: the run, the node, the attempt, and what they may tell the engine meanwhile."""
 
     __slots__ = (
         "_function",
+        "_inner",
         "_is_cancelled",
         "_logger",
         "_on_heartbeat",
@@ -146,8 +162,9 @@ class Context:
         self._on_note = on_note
         self._is_cancelled = is_cancelled
         self._function = function  # set for the code of a workflow itself, which is no node
-        # Made at the first use: most actions never log, and this is on the path of every one.
+        # Made at the first use: most actions never log, nor call others, and this is on the path of every one.
         self._logger: ContextLogger | None = None
+        self._inner: InnerCalls | None = None
 
     def __repr__(self) -> str:
         return f"<Context of {self.workflow_name}, run {self.run_id}, node {self.node}, attempt {self.attempt}>"
@@ -209,6 +226,37 @@ class Context:
             )
         if self._on_note is not None:
             self._on_note(text)
+
+    # -- what is called in here. For the engine.
+
+    def for_call(self, name: str) -> Context:
+        """The context of an action that is awaited in here: all of this one, but with a key of its own (I13)."""
+        if self._inner is None:
+            self._inner = InnerCalls(self.idempotency_key)
+        return self._with_key(self._inner.next_key(name))
+
+    def for_record(self, name: str, number: int) -> Context:
+        """This context for a recorded call, whose inner calls are numbered apart from the others.
+
+        A call that is answered from its record makes none, and must not change the keys of those that follow (I42).
+        """
+        same = self._with_key(self.idempotency_key)
+        same._inner = InnerCalls(f"{self.idempotency_key}/{name}#{number}")
+        return same
+
+    def _with_key(self, key: str) -> Context:
+        return Context(
+            run_id=self.run_id,
+            workflow_name=self.workflow_name,
+            node=self.node,
+            idempotency_key=key,
+            workflow=self.workflow,
+            worker=self.worker,
+            tx=self._tx,
+            on_heartbeat=self.heartbeat,
+            on_note=self.note,
+            is_cancelled=lambda: self.cancelled,
+        )
 
     # -- what becomes of this node and its run. Each raises a signal, so that no code after it runs.
 

@@ -86,7 +86,7 @@ async def runs(
     whole = ("RUN", "INSTANCE", "STATUS", "STATE", "STARTED", "TOOK")
     print_table(headers, rows, whole=whole, cut=("MODEL", "TAGS", "REASON"))
     if page.cursor is not None and on_terminal():
-        note(f"there may be more: add --after {page.cursor}")
+        note(f"there are more: add --after {page.cursor}")
 
 
 async def _instances(engine: Engine, page: list[RunInfo]) -> dict[str, Run]:

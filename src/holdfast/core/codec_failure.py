@@ -22,6 +22,7 @@ from holdfast.core.authors_line import is_ours
 from holdfast.core.codec_failure_parts import (
     CARRIED,
     LEFT_OUT,
+    RECORDED,
     STAND_IN,
     hides,
     made_plainly,
@@ -36,6 +37,7 @@ from holdfast.core.errors import HoldfastError, RemoteError, RunFailed
 MESSAGE_LIMIT: Final = 8_000
 TRACEBACK_LIMIT: Final = 16_000
 _EARLIER_MESSAGE_LIMIT: Final = 1_000
+_NOTE_LIMIT: Final = 4_000
 _CAUSES: Final = 5
 _MEMBERS: Final = 50
 _NESTED_GROUPS: Final = 3
@@ -108,15 +110,16 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def to_exception(self, known: KnownClasses = lambda qualified: None, *, at_home: bool | None = None) -> Exception:
         """The exception with its own type and message if its class is built in or `known`; else RemoteError.
 
-        `known` maps a qualified name to a class. The result has its cause as `__cause__`. It has those attributes
-        that could be kept. With `at_home`, which a function is given, what it catches does not depend on whether its
-        class is loaded yet (G8): see `_in_its_place`.
+        `known` maps a qualified name to a class. The result has its cause as `__cause__`, and where it was raised as a
+        note: the frames are gone. It has those attributes that could be kept. With `at_home`, which a function is
+        given, what it catches does not depend on whether its class is loaded yet (G8): see `_in_its_place`.
         """
         exception = self._rebuilt(known, at_home)
         if exception is None and at_home is not None:
             exception = self._in_its_place(known, at_home)
         if exception is None:
             exception = RemoteError(self.type, self.message, self.traceback)
+        self._note_where(exception)
         if self.cause is not None and exception.__cause__ is None:
             exception.__cause__ = self.cause.to_cause(known, at_home=at_home)
         for name in self.cause_as:
@@ -138,6 +141,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             if kind is not None and not issubclass(kind, Exception):
                 told = kind(*(self.arguments or ()))
                 if type(told) is kind and _message(told) == self.message:
+                    self._note_where(told)
                     return told
         return self.to_exception(known, at_home=at_home)
 
@@ -246,6 +250,11 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         for name, value in read_typed(self.typed).items():
             set_attribute(exception, name, value)
         return exception
+
+    def _note_where(self, exception: BaseException) -> None:
+        if "\n  File " in self.traceback:  # else it was never raised
+            with suppress(Exception):  # a class may forbid it
+                exception.add_note(f"{RECORDED}\n{_cut(self.traceback.rstrip(), _NOTE_LIMIT)}")
 
     def _is_told_by(self, exception: Exception, kind: ExceptionClass) -> bool:
         return type(exception) is kind and _message(exception) == self.message

@@ -24,6 +24,7 @@ from holdfast.core.codec_faithful import plain_fault
 _PARTS_LIMIT: Final = 16_000
 CARRIED: Final = "__attempts__"  # an attribute that is ours: the attempts before
 STAND_IN: Final = "__stands_in_for__"  # what marks a class that is made here under another one's name
+RECORDED: Final = "Its traceback, as it was recorded:"  # the note that a rebuilt exception has instead of frames
 LEFT_OUT: Final = "__left_out__"  # in such a class: attributes that the exception had, and that were not kept
 _DESCRIPTORS: Final = (MemberDescriptorType, GetSetDescriptorType)
 _encode: Final = msgspec.json.Encoder().encode
@@ -60,6 +61,10 @@ def parts_of(exc: BaseException, *, with_cause: bool, told: str | None = None) -
     for name, value in (attributes | dict(_slots(exc))).items():
         if type(name) is not str or name == CARRIED:
             continue
+        if name == "__notes__" and isinstance(value, list):  # ours is in the traceback, and would be told twice
+            value = [note for note in value if not (isinstance(note, str) and note.startswith(RECORDED))]
+            if not value:
+                continue
         if with_cause and value is not None and value is exc.__cause__:
             cause_as.append(name)
             continue

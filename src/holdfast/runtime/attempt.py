@@ -56,6 +56,7 @@ from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_work import SETTLED_BY_FLOWS, FlowWork
 from holdfast.runtime.folds import submit
 from holdfast.runtime.instance_work import InstanceWork
+from holdfast.runtime.interrupts import is_ctrl_c
 from holdfast.runtime.invocation import Invocation, Unrepeatable, invocation_of
 from holdfast.runtime.outcome import Meter, metered
 from holdfast.runtime.process_call import call_in_process
@@ -255,7 +256,7 @@ class AttemptRunner:
         entered_as = current_context.set(CallContext(run, node, number, action.name, self._worker, self._heartbeat))
         try:
             return await action.fn(*args, **kwargs)
-        except (Exception, KeyboardInterrupt):
+        except Exception:
             raise
         except BaseException as error:
             if (wish := signal_in(error)) is not None:
@@ -333,7 +334,7 @@ class AttemptRunner:
                 if inspect.isawaitable(value):
                     with entered(context):
                         value = await value
-        except (Exception, KeyboardInterrupt, FlowControl):
+        except (Exception, FlowControl):
             raise
         except BaseException as error:
             if (signal := signal_in(error)) is not None:
@@ -532,10 +533,12 @@ def _not_steered(name: str, wish: FlowControl) -> UsageError:
 
 
 def _raise_as_failure(error: BaseException, stop_requested: bool = False) -> Never:
-    """A sys.exit or a cancellation of the code's own making: it ends the action, not the worker (I8, G9)."""
+    """A sys.exit, a cancel or an interrupt of the code's own making: it ends the action, not the worker (I8, G9)."""
     task = asyncio.current_task()
     asked = stop_requested or (task is not None and task.cancelling() > 0)
     if asked and isinstance(error, asyncio.CancelledError):
+        raise error
+    if isinstance(error, KeyboardInterrupt) and is_ctrl_c(error):
         raise error
     raise RuntimeError(f"the action raised {error!r}, which is no Exception") from error
 

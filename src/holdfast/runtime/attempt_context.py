@@ -24,16 +24,16 @@ class LeaseLost(Exception):
 class AttemptContext(Context):
     """The context of an attempt that is running here."""
 
-    __slots__ = ("_attempt", "_beat", "_name")
+    __slots__ = ("_attempt", "_beat", "_invocation")
 
     def __init__(
         self, attempt: Attempt, invocation: Invocation, worker: str, tx: Any, beat: Callable[[], Awaitable[None]]
     ) -> None:
         self._attempt = attempt
-        self._name = invocation.name
+        self._invocation = invocation
         self._beat = beat
         self._tx = tx
-        self._function = self._logger = None
+        self._function = self._logger = self._inner = None
         self._on_note = attempt.notes.append
         self.worker = worker
         self.workflow = invocation.instance
@@ -49,12 +49,12 @@ class AttemptContext(Context):
     @property
     def node(self) -> NodeInfo:  # type: ignore[override]
         work = self._attempt.work
-        return NodeInfo(id=work.node, name=self._name, attempt=work.attempt)
+        return NodeInfo(id=work.node, name=self._invocation.name, attempt=work.attempt)
 
     @property
     def idempotency_key(self) -> str:  # type: ignore[override]
         work = self._attempt.work
-        return idempotency_key(work.workflow, work.run, work.node)
+        return self._invocation.own_key or idempotency_key(work.workflow, work.run, work.node)
 
     @property
     def cancelled(self) -> bool:
@@ -84,7 +84,7 @@ class CallContext(Context):
         self._number = number
         self._name = name
         self._on_heartbeat = beat
-        self._tx = self._function = self._logger = self._on_note = self._is_cancelled = None
+        self._tx = self._function = self._logger = self._inner = self._on_note = self._is_cancelled = None
         self.worker = worker
         self.workflow = None
 

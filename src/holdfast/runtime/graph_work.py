@@ -77,10 +77,11 @@ class GraphWork:
             raise MissingJob(f"{name} of graph {run.workflow} is a subgraph now", hint="bring the node's function back")
         known, item = await self._place(run, work, code)
         state = code.state_for(known.fields, item.sent)
+        own_key = code.own_key(name, state)
         call, calls = partial(fn, state), None
         if node.takes_context:
             calls = await self._calls(attempt, code)
-            context = self._context(attempt, code, name, known, item, state, calls)
+            context = self._context(attempt, name, known, item, own_key, calls)
             call = partial(_begun, calls, fn, state, context)
 
         def encode(returned: Any) -> bytes:
@@ -102,6 +103,7 @@ class GraphWork:
             isolation=None,
             action=None,
             timeout=code.nodes[name].timeout,
+            own_key=own_key,
         )
 
     async def _calls(self, attempt: Attempt, code: BoundGraph) -> LiveCalls:
@@ -119,7 +121,7 @@ class GraphWork:
         )
 
     def _context(
-        self, attempt: Attempt, code: BoundGraph, name: str, known: Known, item: Item, state: Any, calls: LiveCalls
+        self, attempt: Attempt, name: str, known: Known, item: Item, own_key: str | None, calls: LiveCalls
     ) -> NodeContext:
         work, run = attempt.work, attempt.run
         return NodeContext(
@@ -128,7 +130,7 @@ class GraphWork:
             node=name,
             step=known.step + 1,
             attempt=work.attempt,
-            idempotency_key=code.own_key(name, state) or idempotency_key(run.workflow, run.id, work.node),
+            idempotency_key=own_key or idempotency_key(run.workflow, run.id, work.node),
             path=item.path,
             now_us=known.at,
             services=calls,

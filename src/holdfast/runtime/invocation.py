@@ -63,6 +63,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     cancel_if: tuple[Condition, ...] = ()
     depends_on_run: tuple[Condition, ...] = ()
     timeout: int | None = None  # microseconds, where the code says it and not the item
+    own_key: str | None = None  # the idempotency key, where the code says it
 
     def encoded(self, returned: Any) -> bytes:
         return stored(self.encode, returned)

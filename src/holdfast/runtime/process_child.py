@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
@@ -63,6 +64,7 @@ class Child:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._process = os.getpid()
         self._sending = threading.Lock()
         self._calls: SimpleQueue[Call] = SimpleQueue()
         self._current = 0
@@ -81,10 +83,14 @@ class Child:
             self._send(Begun(call.number))
             answer = self._answer(call)
             self._current = 0
-            for stream in (sys.stdout, sys.stderr):
-                with suppress(Exception):  # user code may have closed it; and what it printed must survive a kill
-                    stream.flush()
+            if self._is_copy():
+                _end_copy()
+            _flush()
             self._send(answer)
+
+    def _is_copy(self) -> bool:
+        """Whether user code forked this process. It has the socket, and is nobody who may answer (G3)."""
+        return os.getpid() != self._process
 
     def _messages(self) -> Iterator[ToChild]:
         received = bytearray()
@@ -107,6 +113,8 @@ class Child:
             end_everything()
 
     def _send(self, message: FromChild) -> None:
+        if self._is_copy():
+            return
         try:
             with self._sending:
                 self._connection.sendall(framed(message))
@@ -130,6 +138,8 @@ class Child:
             returned = True
             return Done(call.number, action.call.encode_result(value, limit=call.context.payload_limit_bytes))
         except BaseException as error:  # SystemExit too: it ends the action, not the slot
+            if self._is_copy():
+                _end_copy(error)
             if (wish := signal_in(error)) is not None:
                 return Signalled.of(call.number, wish)
             record = encode_error(error, earlier=call.earlier)
@@ -246,6 +256,24 @@ def _renamed(error: bytes, ours: str, theirs: str) -> bytes:
         )
 
     return msgspec.json.encode(changed(decode_error(error)))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # user code may have closed it; and what it printed must survive a kill
+            stream.flush()
+
+
+def _end_copy(error: BaseException | None = None) -> NoReturn:
+    """End as a program of its own would, with the exit code that whoever forked it waits for."""
+    code = 0 if error is None else 1
+    if isinstance(error, SystemExit) and isinstance(error.code, int | None):
+        code = error.code or 0
+    elif error is not None:
+        with suppress(Exception):
+            traceback.print_exception(error)
+    _flush()
+    os._exit(code & 0xFF)
 
 
 def end_everything() -> NoReturn:

@@ -6,12 +6,13 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.authoring.context import current_context, entered
 from holdfast.authoring.flow_control import WaitForPerson
 from holdfast.core import failpoints, quoting
 from holdfast.core.codec import UNTYPED, Codecs, encode_error
@@ -232,7 +233,8 @@ class LiveCalls:
     async def _called(self, asked: _Asked, call: Callable[[], Awaitable[Any]]) -> Any:
         began = self._clock.monotonic()
         try:
-            value = await call()
+            with _apart(asked):
+                value = await call()
         except Exception as error:
             record = encode_error(error, at_home=True)
             await self._write(asked, began, error=record)
@@ -248,7 +250,8 @@ class LiveCalls:
             return self._again(asked.before, asked.where, returned_type(call))
         began = self._clock.monotonic()
         try:
-            value = call()
+            with _apart(asked):
+                value = call()
         except Exception as error:
             record = encode_error(error, at_home=True)
             self._on_loop(self._write(asked, began, error=record))
@@ -357,6 +360,12 @@ class _Asked(NamedTuple):
     request: bytes
     digest: str
     before: Recorded | None
+
+
+def _apart(asked: _Asked) -> AbstractContextManager[object]:
+    """I13: the actions that a recorded call awaits have the keys of this call, whatever was called before it."""
+    context = current_context.get()
+    return nullcontext() if context is None else entered(context.for_record(asked.name, asked.number))
 
 
 def _another_call(work: Work, where: str, before: Recorded | None, name: str, request_hash: str) -> ReplayMismatch:
