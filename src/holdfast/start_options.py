@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Protocol, TypedDict
@@ -51,16 +52,28 @@ def unknown_options(workflow: object, unknown: Mapping[str, object]) -> UsageErr
     from holdfast.core.graph import known_names  # for those who made a mistake
 
     told = known_names(min(unknown), StartOptionsOrTx.__annotations__)
-    if not told.startswith("did you mean"):
-        given = ", ".join(f"{name}=…" for name in unknown)
-        if getattr(workflow, "__state_graph__", False):
-            fields = ", ".join(f'"{name}": …' for name in unknown)
-            told = f"a state graph is started with its state: start(graph, {{{fields}}})"
-        elif hasattr(workflow, "bind"):
-            told = f"the workflow's own arguments are positional; for keywords start {_name(workflow)}.bind({given})"
-        else:
-            told = f"the workflow's own arguments are not given as keywords of start; of its options {told}"
+    given = ", ".join(f"{name}=…" for name in unknown)
+    if told.startswith("did you mean"):
+        pass
+    elif getattr(workflow, "__state_graph__", False):
+        fields = ", ".join(f'"{name}": …' for name in unknown)
+        told = f"a state graph is started with its state: start(graph, {{{fields}}})"
+    elif not hasattr(workflow, "bind"):
+        told = f"the workflow's own arguments are not given as keywords of start; of its options {told}"
+    elif _are_parameters(unknown, workflow):
+        told = f"the workflow's own arguments are positional; for keywords start {_name(workflow)}.bind({given})"
+    elif hasattr(workflow, "options") and _are_parameters(unknown, workflow.options):
+        told = f"its own options are given before: start({_name(workflow)}.options({given}), …)"
     return UsageError(f"start has no option {', '.join(sorted(unknown))}", hint=told)
+
+
+def _are_parameters(names: Mapping[str, object], called: object) -> bool:
+    """Whether a call could have these keywords. A Dag class has fields, and is asked for no signature."""
+    if not callable(called) or isinstance(called, type):
+        return True
+    parameters = inspect.signature(called).parameters
+    anything = any(each.kind is each.VAR_KEYWORD and each.name != "unknown" for each in parameters.values())
+    return anything or names.keys() <= parameters.keys()
 
 
 def _name(workflow: object) -> str:

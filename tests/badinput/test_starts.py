@@ -85,6 +85,8 @@ basket.finish("count")
     [
         (echo, {"priorty": 1}, "did you mean 'priority'? known: 'at', "),
         (echo, {"value": 1}, "for keywords start echo.bind(value=…)"),
+        (echo, {"countdown": 3}, "known: 'at', 'if_exists', "),
+        (echo, {"timeout": 3}, "its own options are given before: start(echo.options(timeout=…), …)"),
         (basket, {"xs": []}, 'a state graph is started with its state: start(graph, {"xs": …})'),
         (basket, {"kye": "k"}, "did you mean 'key'?"),
         ("echo", {"value": 1}, "are not given as keywords of start; of its options known: 'at', "),

@@ -14,6 +14,7 @@ import sys
 import uuid
 import zlib
 import zoneinfo
+from collections.abc import Iterator
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
 
 import msgspec
@@ -86,6 +87,13 @@ class Name(str):
     __slots__ = ()
 
 
+class NotThere:
+    """As the call of an action gives it."""
+
+    def __await__(self) -> Iterator[None]:
+        yield None
+
+
 @pytest.mark.parametrize(
     ("value", "reason", "fix"),
     [
@@ -110,7 +118,8 @@ class Name(str):
         ([1.0] * 100 + [math.nan], "$[100] is nan", "None"),
         ([1] * 100 + [2**64], "$[100] is an integer", "str"),
         (["a"] * 100 + [()], "$[100] is a tuple", "tuple"),
-        (object(), "$ is a object", "annotate"),
+        (object(), "$ is a object", "convert it to JSON's own types, or to a dataclass that its annotation names"),
+        ({"q": NotThere()}, "$.q is a NotThere, which was not awaited", "write await before the call"),
         (nested(101), "nested more than 100 levels", "flatten"),
     ],
 )
@@ -319,6 +328,9 @@ def test_i14_an_int_becomes_the_float_that_its_annotation_asks_for(codecs: Codec
         (dt.datetime(2026, 1, 1, fold=1), dt.datetime, "come back"),
         (dt.datetime(1800, 1, 1, tzinfo=zoneinfo.ZoneInfo("America/New_York")), dt.datetime, "come back"),
         (object(), Item, "object"),
+        (3, Item, "Expected `Item`, got `int`"),
+        (NotThere(), int, "a NotThere was not awaited. Fix: write await before the call"),
+        ([NotThere()], list[int], "a NotThere was not awaited. Fix: write await before the call"),
     ],
 )
 def test_i14_what_would_not_come_back_equal_is_refused(value: object, annotation: object, reason: str) -> None:

@@ -15,6 +15,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import inspect
 import uuid
 from collections.abc import Container, Hashable, Iterator
 from functools import lru_cache
@@ -24,6 +25,7 @@ from typing import Final, cast
 import msgspec
 
 from holdfast.core import quoting
+from holdfast.core.codec_hooks import is_pydantic_model
 
 MAX_NESTING: Final = 100
 MIN_INT: Final = -(2**63)
@@ -392,6 +394,7 @@ def _wordless_key(key: object) -> Fault:
     )
 
 
+AWAIT_IT: Final = "write await before the call that gives it"
 _SUGGESTIONS: Final[dict[type[object], str]] = {tuple: "tuple[...]", set: "set[...]", frozenset: "frozenset[...]"}
 
 
@@ -403,11 +406,20 @@ def _not_plain(value: object) -> Fault:
                 f"is a {_type_name(value)}, a subclass of {plain.__name__}",
                 f"convert it with {plain.__name__}(...), or annotate it",
             )
-    suggestion = _SUGGESTIONS.get(kind, _type_name(value))
-    return Fault(
-        f"is a {_type_name(value)}, which JSON does not have and no annotation announces",
-        f"annotate it as {suggestion}, or convert it",
-    )
+    if inspect.isawaitable(value):
+        return Fault(f"is a {_type_name(value)}, which was not awaited", AWAIT_IT)
+    fix = f"annotate it as {_SUGGESTIONS.get(kind, _type_name(value))}, or convert it"
+    if not _may_be_annotated(kind):
+        fix = "convert it to JSON's own types, or to a dataclass that its annotation names"
+    return Fault(f"is a {_type_name(value)}, which JSON does not have and no annotation announces", fix)
+
+
+def _may_be_annotated(kind: type) -> bool:
+    """Whether values of this class can be stored under its name."""
+    try:
+        return is_pydantic_model(kind) or not isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
+    except Exception:  # it is the annotation that will be refused then, with the reason
+        return True
 
 
 def _became(given: object, back: object) -> Fault:
@@ -417,7 +429,7 @@ def _became(given: object, back: object) -> Fault:
     if type(given) is not type(back):
         return Fault(
             f"is a {_type_name(given)} and would come back as a {_type_name(back)}",
-            f"annotate it as {_SUGGESTIONS.get(type(given), _type_name(given))}, or convert it",
+            f"make it a {_type_name(back)} first, or annotate it as {_SUGGESTIONS.get(type(given), _type_name(given))}",
         )
     if hasattr(type(given), "get_secret_value"):
         return Fault(

@@ -6,6 +6,7 @@ Pydantic is never imported here. A model brings its own methods, and is known by
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import cast
@@ -15,6 +16,10 @@ import msgspec
 from holdfast.core.codec_unset import is_noted_in, note_unset, take_back, without_notes
 
 _json_encode = msgspec.json.Encoder().encode
+
+
+class NotAwaited(NotImplementedError):
+    """A value is the coroutine that would have given it."""
 
 
 def is_pydantic_model(kind: object) -> bool:
@@ -39,6 +44,8 @@ def encode_hook(value: object) -> object:
             return int(value)
         if isinstance(value, float):
             return float(value)
+    if inspect.isawaitable(value):
+        raise NotAwaited(f"a {kind.__name__} was not awaited")
     raise NotImplementedError(f"no way is known to write a {kind.__module__}.{kind.__qualname__}")
 
 

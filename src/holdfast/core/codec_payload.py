@@ -14,9 +14,9 @@ from typing import Final, NoReturn
 import msgspec
 
 from holdfast.core import quoting
-from holdfast.core.codec_faithful import Fault, difference, nesting_fault, plain_fault, unwritten_fault
+from holdfast.core.codec_faithful import AWAIT_IT, Fault, difference, nesting_fault, plain_fault, unwritten_fault
 from holdfast.core.codec_formats import JSON, MSGPACK, Codec
-from holdfast.core.codec_hooks import encode_hook
+from holdfast.core.codec_hooks import NotAwaited, encode_hook
 from holdfast.core.codec_shape import UNTYPED, Shape, display, shape_of, unchanged
 from holdfast.core.codec_unset import unnoted
 from holdfast.core.errors import PayloadRefused, PayloadTooLarge, UsageError
@@ -207,11 +207,12 @@ def _refuse_because(value: object, shape: Shape, where: str, trouble: Exception)
     if isinstance(trouble, UnicodeDecodeError):  # pydantic writes bytes as text unless it is told otherwise
         hint = 'let the model write bytes as base64: model_config = ConfigDict(ser_json_bytes="base64", '
         hint += 'val_json_bytes="base64")'
-    wanted = "JSON" if shape.untyped else display(shape.annotation)
-    raise PayloadRefused(
-        f"{where} does not fit its annotation {wanted}: {_text(trouble)}",
-        hint=hint,
-    ) from quoting.cause(trouble)
+    wanted, told = "JSON" if shape.untyped else display(shape.annotation), _text(trouble)
+    if isinstance(trouble, NotAwaited):
+        told, hint = str(trouble), AWAIT_IT
+    if " - at `$" not in told:  # what JSON calls an object has a name here
+        told = told.replace("Expected `object`, got", f"Expected `{wanted}`, got")
+    raise PayloadRefused(f"{where} does not fit its annotation {wanted}: {told}", hint=hint) from quoting.cause(trouble)
 
 
 def _fault_behind(trouble: Exception, value: object) -> Fault | None:
