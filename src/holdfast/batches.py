@@ -18,6 +18,8 @@ from holdfast.core.view import Changes, NotLoaded, View
 
 log = logging.getLogger("holdfast.coordinator")
 
+RUNS_NAMED = 3
+
 
 class Spent:
     """Where a batch's time went, in seconds: locks and reads, decisions, writes and commit."""
@@ -102,8 +104,10 @@ class Decided:
 
 
 def named(operation: Operation) -> str:
-    """The operation without its payload, which does not belong in a log."""
-    return " ".join([type(operation).__name__, *operation.runs])
+    """The operation without its payload, which does not belong in a log, nor do the names of hundreds of children."""
+    runs = operation.runs
+    more = [f"and {len(runs) - RUNS_NAMED} more"] if len(runs) > RUNS_NAMED else []
+    return " ".join([type(operation).__name__, *runs[:RUNS_NAMED], *more])
 
 
 def named_with_code(operation: Operation, view: View) -> str:

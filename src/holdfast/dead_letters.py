@@ -36,9 +36,9 @@ async def replay(engine: Engine, id: str, node: str | None, by: str) -> bool:
             return False
         again = RedeliverEvent(event=event.id, name=event.name, run=event.target)
         return bool((await engine.coordinator.submit(again)).changed)
-    wish = ReattemptNode(run=checked_text(id, "a run id"), node=checked_node(node), by=checked_text(by, "by"))
+    run, node, by = checked_text(id, "a run id"), checked_node(node), checked_text(by, "by")
     try:
-        return bool((await engine.coordinator.submit(wish)).changed)
+        return bool((await engine.coordinator.submit(ReattemptNode(run=run, node=node, by=by, dead=True))).changed)
     except ReattemptRefused:
         return False
 

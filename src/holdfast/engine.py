@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from asyncio import _get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
@@ -25,6 +26,7 @@ from holdfast.authoring.dags import Dag
 from holdfast.authoring.registry import Registered, Registry, default_registry
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
+from holdfast.core import quoting
 from holdfast.core.errors import EngineClosed, UsageError
 from holdfast.core.function_operations import Sent
 from holdfast.core.operations import Started, StartRun
@@ -108,6 +110,8 @@ class Engine(Deciding, Projecting, Operating):
         self._levels = t.Levels(self.metrics)
         self._given_store = store
         self._store: Store | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that it was opened on
+        self._pid = 0  # and in which process
         self._coordinator: Coordinator | None = None
         self._watch: Watch | None = None
         self._announcer: Announcer | None = None
@@ -138,6 +142,8 @@ class Engine(Deciding, Projecting, Operating):
     async def open(self, *, migrate: bool = True) -> None:
         """Connect, check that the database is ours, and bring its schema up to date unless told to leave it."""
         refuse_inside_a_workflow()
+        if self._loop is not None and self._loop.is_closed():
+            self._forget()
         if self._coordinator is not None:
             raise UsageError("the engine is open already", hint="open it once and share it in this process")
         store = self._given_store or open_store(
@@ -167,6 +173,9 @@ class Engine(Deciding, Projecting, Operating):
             store_timeout_seconds=self.settings.store_timeout_seconds,
         )
         self._store, self._coordinator = store, coordinator
+        self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
+        if not self.codecs.are_ours:
+            quoting.forbid_for(self)
         self._watch = Watch(store, coordinator.cache.run_row)
         self.stray_events = StrayEventKeeper(store, coordinator)
         coordinator.observers += [self._watch.on_commit, self.stray_events.on_commit]
@@ -196,8 +205,11 @@ class Engine(Deciding, Projecting, Operating):
 
     async def close(self) -> None:
         """Stop local workers, finish what was submitted, and disconnect."""
+        if self._loop is not None and self._loop.is_closed():
+            self._forget()
         if self._coordinator is None:
             return
+        self.store  # noqa: B018 - refuses what it must
         for worker in list(self._workers):
             await worker.stop()
         self._workers.clear()
@@ -212,7 +224,13 @@ class Engine(Deciding, Projecting, Operating):
         if self._watch is not None:
             await self._watch.close(EngineClosed("the engine was closed while a result was awaited"))
         await self.store.close()
-        self._store = self._coordinator = self._watch = self._announcer = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """It is closed, or its event loop is, and with that all that it had there."""
+        self._workers.clear()
+        self._store = self._coordinator = self._watch = self._announcer = self._loop = None
+        quoting.allow_for(self)
 
     def _heard(self, channel: str) -> None:
         for worker in self._workers:
@@ -232,6 +250,17 @@ class Engine(Deciding, Projecting, Operating):
         refuse_inside_a_workflow()
         if self._store is None:
             raise EngineClosed("the engine is not open", hint="use `async with engine:` around it")
+        if os.getpid() != self._pid:
+            raise UsageError(
+                "the engine was opened before this process was forked: two would share its connections and its answers",
+                hint="open an engine in each process, after the fork",
+            )
+        if (here := _get_running_loop()) is not self._loop and here is not None:
+            raise UsageError(
+                "the engine was opened on another event loop, whose tasks would answer here",
+                hint="use it on the loop that opened it; for other threads, and where each call has a loop of its own, "
+                "share one `hf.Engine(url).blocking()`",
+            )
         if self._store.kind == "sqlite" and is_running() and current().transactional:
             raise UsageError(
                 f"{current().node.name} is transactional and used the engine: on SQLite its transaction holds the one "
@@ -249,9 +278,9 @@ class Engine(Deciding, Projecting, Operating):
 
     @property
     def watch(self) -> Watch:
-        refuse_inside_a_workflow()
         if self._watch is None:
             raise EngineClosed("the engine is not open", hint="use `async with engine:` around it")
+        self.store  # noqa: B018 - refuses what it must
         return self._watch
 
     # -- starting runs

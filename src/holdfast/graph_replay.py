@@ -18,7 +18,8 @@ import msgspec
 from holdfast.authoring.context import Context, NodeInfo, entered
 from holdfast.authoring.flow_control import FlowControl
 from holdfast.authoring.node_context import NodeContext
-from holdfast.core.codec import decode_error
+from holdfast.core.codec import UNTYPED, decode_error
+from holdfast.core.codec_call import returned_type
 from holdfast.core.errors import HoldfastError, ReplayMismatch, UsageError
 from holdfast.core.ids import idempotency_key
 from holdfast.core.queries import AllWork, CheckpointsOf, RecordedOf
@@ -30,7 +31,7 @@ from holdfast.graph_reading import LATEST, PAGE, code_of_run
 from holdfast.models.state_graph import recording_attempt
 from holdfast.models.state_memory import Known, put_together
 from holdfast.models.state_routing import next_items
-from holdfast.runtime.exception_classes import known_exception
+from holdfast.runtime.exception_classes import as_it_was_raised
 from holdfast.runtime.known_calls import KnownCalls
 from holdfast.runtime.recorded_calls import CallCoding, coding_of
 
@@ -259,7 +260,7 @@ class _ReplayedCalls:
         self._replay = replay
         self._work = work
         self._coding = coding
-        self.known = KnownCalls(records)
+        self.known = KnownCalls(coding.by_rules_of_now(records))
         self.mismatch: ReplayMismatch | None = None  # the first, which the node may have swallowed
 
     def note(self, text: str) -> None:
@@ -277,24 +278,24 @@ class _ReplayedCalls:
         return False
 
     async def record(self, name: str, request: object, call: Callable[[], Awaitable[Any]]) -> Any:
-        row, where = self._row(name, request)
+        (row, where), annotation = self._row(name, request), returned_type(call)
         if self._replay.mode == "live":
             try:
-                self._compare(row, where, await call(), None)
+                self._compare(row, where, await call(), None, annotation)
             except Exception as error:
                 self._compare(row, where, None, error)
         else:
             await asyncio.sleep(0)  # the node's other branches ask as well
-        return self._answer(row, where)
+        return self._answer(row, where, annotation)
 
     def record_blocking(self, name: str, request: object, call: Callable[[], Any]) -> Any:
-        row, where = self._row(name, request)
+        (row, where), annotation = self._row(name, request), returned_type(call)
         if self._replay.mode == "live":
             try:
-                self._compare(row, where, call(), None)
+                self._compare(row, where, call(), None, annotation)
             except Exception as error:
                 self._compare(row, where, None, error)
-        return self._answer(row, where)
+        return self._answer(row, where, annotation)
 
     async def interrupt(self, payload: object) -> Any:
         return self.interrupt_blocking(payload)
@@ -303,15 +304,15 @@ class _ReplayedCalls:
         row, where = self._row("interrupt", payload)
         return self._answer(row, where)
 
-    def _answer(self, row: Recorded, where: str) -> Any:
+    def _answer(self, row: Recorded, where: str, annotation: object = UNTYPED) -> Any:
         self._replay.calls += 1
         now = None if row.response is None else self._coding.unseal(row.response)
         digest = None if row.response is None else self._coding.response_hash(row.response)
         if digest != row.response_hash:
             self._differ(row.call, f"the stored response of {where} was changed", row.response_hash, now)
         if row.error is not None:
-            raise decode_error(row.error).to_exception(known_exception)
-        return self._coding.decoded(row.response or b"null", where)
+            raise as_it_was_raised(row.error)
+        return self._coding.decoded(row.response or b"null", where, annotation)
 
     def end(self) -> None:
         """The node has returned: is there anything that it asked for otherwise, or not at all?"""
@@ -345,11 +346,13 @@ class _ReplayedCalls:
     def _told(self, row: Recorded) -> dict[str, Any]:
         return {"name": row.name, "request": self._coding.unseal(row.request)}
 
-    def _compare(self, row: Recorded, where: str, value: Any, error: Exception | None) -> None:
+    def _compare(
+        self, row: Recorded, where: str, value: Any, error: Exception | None, annotation: object = UNTYPED
+    ) -> None:
         """What the world answers now, with what it answered then."""
         digest, found = None, value
         if error is None:
-            _, digest = self._coding.response(value, where)
+            _, digest = self._coding.response(value, where, annotation)
         else:
             found = f"{type(error).__name__}: {error}"
         if row.error is None:

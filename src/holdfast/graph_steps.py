@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.authoring.state_fields import CANONICAL
-from holdfast.core.codec import JSON, UNTYPED, Codecs, unlabelled
+from holdfast.authoring.state_fields import canonical
+from holdfast.core.codec import Codecs, unlabelled
 from holdfast.core.errors import RunError, UsageError
 from holdfast.core.queries import CheckpointsBetween
 from holdfast.core.rows import Checkpoint, Run
@@ -40,9 +40,7 @@ class GraphWithoutCode:
     def unseal(self, stored: bytes) -> bytes:
         """Canonical JSON, whatever codec it was written with."""
         written = unlabelled(stored)
-        if written.codec == JSON.tag:
-            return written.data
-        return CANONICAL.default.encode(self.codecs.of(written.codec).decode(written.data, UNTYPED))
+        return canonical(written.data, written.codec, self.codecs)
 
     def state_for(self, fields: Fields, sent: Sent | None = None) -> dict[str, Any]:
         return plain_state(with_sent(fields, sent))

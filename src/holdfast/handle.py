@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Generator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
 
 import msgspec
 
-from holdfast.authoring.actions import Action
 from holdfast.authoring.dags import Dag
-from holdfast.authoring.flows import Flow
-from holdfast.authoring.functions import Workflow
+from holdfast.authoring.startable import result_codec_of
 from holdfast.core import failpoints
 from holdfast.core.codec import ErrorRecord, decode_error, decode_stored_result, unlabelled
 from holdfast.core.dag_document import document, frozen, stored_nodes
+from holdfast.core.decider_operations import DECIDER
 from holdfast.core.errors import (
     DagError,
     HoldfastError,
@@ -63,7 +63,7 @@ from holdfast.listing import readable, readable_entry
 from holdfast.models.dag import node_of
 from holdfast.models.dag_items import awaited_by, latest_of
 from holdfast.models.flow_code import FLOW
-from holdfast.models.machine import ON_FAILURE
+from holdfast.models.machine import ON_FAILURE, discarded_node
 from holdfast.models.state_code import GRAPH
 from holdfast.querying import answer_query
 from holdfast.runtime.exception_classes import known_exception
@@ -178,7 +178,11 @@ class Handle(Generic[R]):
         return entry_of(began[0].data).name if began else row.workflow
 
     async def _failed_node(self, row: Run) -> str | None:
-        """The name of the node that the run failed for; a function has none."""
+        """The name of the node that the run failed for; of a function, that of the call or child."""
+        if row.model == "function":
+            from holdfast.runtime.failed_calls import failed_call  # for those whose functions fail
+
+            return await failed_call(self._engine.store, row)
         if row.model not in ("dag", FLOW, GRAPH) or not row.gave_up:
             return None
         to_blame = next((work.node for work in await self._work() if work.error and work.error == row.error), None)
@@ -204,7 +208,9 @@ class Handle(Generic[R]):
             ) from cause
         if row.status == CANCELLED:
             by, what = _who_cancelled(row)
-            raise RunCancelled(f"run {row.id} of {row.workflow} was {what}", run_id=row.id, by=by)
+            # An instance is not started by anybody: its first input makes it.
+            hint = "it ignores what it is given: use another instance" if row.model == DECIDER else None
+            raise RunCancelled(f"run {row.id} of {row.workflow} was {what}", run_id=row.id, by=by, hint=hint)
         command = f"holdfast resume {row.id}"
         raise RunPaused(
             f"run {row.id} of {row.workflow} is paused: {told}",
@@ -218,11 +224,9 @@ class Handle(Generic[R]):
         found = self._engine.definitions.thing(workflow)
         if row.result is None or (isinstance(found, type) and issubclass(found, Dag)):
             return None
-        if isinstance(found, Action | Workflow | Flow):
-            return decode_stored_result(found.call, self._engine.codecs, row.result)
-        code = self._engine.definitions.state_graph(row.workflow) if row.model == GRAPH else None
-        if code is not None:
-            return code.read_result(row.result)
+        reader = result_codec_of(found)
+        if reader is not None:
+            return decode_stored_result(reader, self._engine.codecs, row.result)
         result = unlabelled(row.result)
         return self._engine.codecs.decode(result.data, where=f"the result of {row.workflow}", codec=result.codec)
 
@@ -273,10 +277,10 @@ class Handle(Generic[R]):
         """Give every node that gave up a new attempt; their names."""
         answer = await self._ask(RetryRun(run=self.id, by=checked_text(by, "by"), **await self._wish()))
         if not answer.changed:
-            raise UsageError(
-                f"run {self.id} has nothing to retry: it is {answer.status}",
-                hint="retry is for a run whose nodes gave up; a completed or cancelled run never changes again",
-            )
+            hint = "retry is for a run whose nodes gave up; a completed or cancelled run never changes again"
+            if answer.status == FAILED:
+                hint = _what_helps(await self._row())
+            raise UsageError(f"run {self.id} has nothing to retry: it is {answer.status}", hint=hint)
         return list(answer.nodes)
 
     async def reattempt(self, node: str, *, by: str = "an operator") -> None:
@@ -525,6 +529,9 @@ def _who_cancelled(row: Run) -> tuple[str | None, str]:
 
 
 def _what_helps(row: Run) -> str:
+    node = None if row.gave_up else discarded_node(row.reason)
+    if node is not None:  # which `retry` passes over
+        return f"`holdfast reattempt {row.id} {shlex.quote(node)}` tries after all what was discarded"
     if row.model == "flow" and not row.gave_up:
         return "the flow's own code raised it and would again: start a new run, with other code or another input"
     retry = f"after a fix, `holdfast retry {row.id}` goes on where it stopped"

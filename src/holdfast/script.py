@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, overload
 
+from holdfast.any_queue import serve_what_is_there, serve_whatever_comes
 from holdfast.authoring.actions import Bound
 from holdfast.authoring.dags import Dag
 from holdfast.core.errors import UsageError
@@ -52,7 +53,7 @@ def run(  # type: ignore[misc]  # mypy cannot match *Ts with *args
 
     The state is in `holdfast.db` in the current directory, or where HOLDFAST_URL says. Running it again
     with the same key goes on where it stopped, or returns the stored result. While it waits it also works
-    for whatever else the script has defined, on every queue that its definitions name.
+    for whatever else the script has defined, on every queue that its code names.
     """
     try:
         asyncio.get_running_loop()
@@ -67,7 +68,10 @@ def run(  # type: ignore[misc]  # mypy cannot match *Ts with *args
     async def main() -> Any:
         engine = Engine()
         queues = {"default", *engine.definitions.queues(), *filter(None, [options.get("queue")])}
-        async with engine, engine.worker(queues=sorted(queues)):
+        async with engine, engine.worker(queues=sorted(queues)) as worker:
+            serve_whatever_comes(engine, worker)
+            if key is not None:  # else there is nothing to go on with
+                await serve_what_is_there(engine, worker)
             try:
                 return await engine.run(workflow, *args, key=key, timeout=timeout, **options)
             except asyncio.CancelledError:

@@ -16,6 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "engine",
         "handle",
+        "any_queue",
         "blocking",
         "checking",
         "decider_checking",

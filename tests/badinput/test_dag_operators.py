@@ -271,6 +271,20 @@ async def test_g7_a_run_that_completed_or_was_cancelled_grants_no_wish(url: str,
                     await handle.import_dag(text)
 
 
+async def test_i31_an_action_on_its_own_has_no_dag_that_could_be_stored(url: str, world: World) -> None:
+    """Its arguments are the run's, and not a node's: with a stored graph it would be called without them."""
+    async with world.engine(url) as engine, engine.worker():
+        handle = await engine.start(world.work, 7, paused=True)
+        exported = await handle.export_dag()
+        async with nothing_changed(engine):
+            with refused(hf.DagError, handle.id, "an action on its own", fix="start another run"):
+                await handle.freeze_dag()
+            with refused(hf.DagError, handle.id, "an action on its own", fix="start another run"):
+                await handle.import_dag(exported)
+        await handle.resume()
+        await handle.result(DEADLINE_SECONDS)
+
+
 # -- two operators
 
 

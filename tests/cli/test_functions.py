@@ -229,6 +229,14 @@ def test_i52_an_event_for_a_dag_is_refused_because_nothing_in_it_would_ever_take
     assert "takes no events: it is no function" in refused.stderr
 
 
+def test_i48_what_is_no_function_exposes_nothing_and_cannot_be_queried(desk: Shell) -> None:
+    run = desk.start("shop:greet", "Ada")
+    refused = desk("query", run, "mood")
+    assert refused.exit_code == 2
+    assert f"run {run} of greet is no function" in refused.stderr
+    assert "only workflows expose anything" in refused.stderr
+
+
 def test_i52_broadcast_reaches_the_longest_waiting_or_all_and_is_kept_if_nobody_waits(desk: Shell) -> None:
     first, second, third = (waiting(desk, "desk:listens") for _ in range(3))
     assert desk.json("broadcast", "news", "-1")["runs"] == [first]

@@ -124,6 +124,45 @@ def test_a_script_that_is_interrupted_says_that_nothing_is_lost(script: Script) 
     assert script.finish()[0] == "Hello, Ada! Welcome back.\n"
 
 
+QUEUES = """
+import holdfast as hf
+
+
+@hf.action
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@hf.flow
+async def by_flow(number: int) -> int:
+    return await double.options(queue="of flows")(number)
+
+
+@hf.workflow
+async def by_function(number: int) -> int:
+    return await double.options(queue="of functions")(number)
+
+
+@hf.workflow
+async def by_child(number: int) -> int:
+    child = await hf.start_child(by_function, number, queue="of children")
+    return await child.result()
+
+
+if __name__ == "__main__":
+    print([hf.run(each, number, timeout=20) for number, each in enumerate((by_flow, by_function, by_child), 1)])
+"""
+
+
+def test_g9_hf_run_serves_the_queues_that_its_code_names(tmp_path: Path) -> None:
+    """Nobody else would: there is no worker but the script."""
+    script = Script(tmp_path)
+    (tmp_path / "hello.py").write_text(QUEUES, encoding="utf-8")
+    done = script.begin()
+    told, _ = done.communicate(timeout=60)
+    assert told == "[2, 4, 6]\n"
+
+
 BUSY = """
 import pathlib
 import holdfast as hf

@@ -95,6 +95,35 @@ def test_a_second_ctrl_c_stops_at_once_and_gives_the_work_back(shell: Shell) -> 
     assert node["state"] == "ready"
 
 
+DEAF = """
+import asyncio
+import sys
+import holdfast as hf
+
+@hf.action
+async def deaf() -> None:
+    print("begun", file=sys.stderr, flush=True)
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+"""
+
+
+def test_g9_a_worker_ends_though_an_action_ignores_that_it_was_asked_to_stop(shell: Shell, folder: Path) -> None:
+    """Whoever deploys would wait for ever; what it did is given back all the same."""
+    (folder / "deaf.py").write_text(DEAF)
+    run = shell.start("deaf:deaf")
+    with shell.process("worker", "deaf", env={"HOLDFAST_SHUTDOWN_SECONDS": "0.1"}) as worker:
+        lines_until(worker, "begun")
+        worker.send_signal(signal.SIGTERM)
+        lines_until(worker, "left behind what ignores that it was asked to stop: 1")
+        assert worker.wait(30) == 0
+    assert shell.json("stats")["workers"] == []
+    assert [node["state"] for node in shell.json("show", run)["nodes"]] == ["ready"]
+
+
 @pytest.mark.parametrize(
     ("module", "text", "code", "said"),
     [

@@ -7,6 +7,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import functools
 import math
 import subprocess
 import sys
@@ -176,6 +177,13 @@ class Unequal:
     n: int
 
 
+@dataclasses.dataclass
+class Note:
+    text: str
+    about: object
+    more: list[object] = dataclasses.field(default_factory=list)
+
+
 class Order(msgspec.Struct):
     id: uuid.UUID
     items: list[Item]
@@ -253,6 +261,12 @@ ITEM = Item("pen", decimal.Decimal("1.50"), frozenset({"b", "a"}))
         ([Customer(name="Ada", born=dt.date(1815, 12, 10))], list[Customer]),
         (None, None),
         ({"a": [1, {"b": None}]}, dict[str, Any]),
+        ({"a": [1, {"b": None}], "c": None}, dict[str, object]),
+        ([None, 1.5, ["x"]], list[object]),
+        ((1, None), tuple[int, object]),
+        ([1], object | None),
+        (Note("a", {"b": [1]}, [2, "c"]), Note),
+        (Note("a", None), Note | Unequal),
     ],
 )
 def test_i14_an_annotated_value_comes_back_as_itself(codecs: Codecs, value: object, annotation: object) -> None:
@@ -288,6 +302,8 @@ def test_i14_an_int_becomes_the_float_that_its_annotation_asks_for(codecs: Codec
         ({"a": "x"}, dict[str, int], "$"),
         ([1, (2,)], list[Any], "$[1] is a tuple and would come back as a list"),
         ({"a": {1: 2}}, dict[str, Any], "$.a has the key 1"),
+        ([1, (2,)], list[object], "$[1] is a tuple and would come back as a list"),
+        (Note("a", [(1,)]), Note, "$.about[0] is a tuple and would come back as a list"),
         ((1, 2), list[int], "is a tuple and would come back as a list"),
         (math.nan, float, "nan"),
         (math.inf, float | None, "float"),
@@ -321,6 +337,73 @@ def test_i14_what_would_not_come_back_equal_is_refused(value: object, annotation
     assert reason in refusal(CODECS["json"], value, annotation)
     if annotation is not dt.datetime and not (isinstance(value, dict) and annotation == dict[str, Any]):
         refusal(CODECS["msgpack"], value, annotation)  # which can hold more, but stores must not differ
+
+
+@dataclasses.dataclass
+class Counted:
+    n: Any
+
+    def __post_init__(self) -> None:
+        self.n += 1
+
+
+@dataclasses.dataclass
+class Measured(Counted):
+    n: float
+
+
+@dataclasses.dataclass
+class Summed(Counted):
+    n: decimal.Decimal
+
+
+class Login(pydantic.BaseModel):
+    password: pydantic.SecretStr
+
+
+class Hidden(pydantic.BaseModel):
+    n: int = pydantic.Field(default=1, exclude=True)
+
+
+class Samples(pydantic.BaseModel):
+    values: list[float]
+
+
+CHANGED = "__post_init__, validators and excluded fields"
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "reason", "fix"),
+    [
+        (Counted(5), Counted, "$.n is 6 and would come back as 7", CHANGED),
+        (Measured(5.0), Measured, "$.n is 6.0 and would come back as 7.0", CHANGED),
+        (Summed(decimal.Decimal(5)), Summed, "$.n is Decimal('6') and would come back as Decimal('7')", CHANGED),
+        (Hidden(n=2), Hidden, "$.n is 2 and would come back as 1", CHANGED),
+        (Login(password="x"), Login, "$.password is a SecretStr", "look it up where it is used"),
+        ([1.0, math.nan], list[float], "$[1] is nan, a float that JSON does not have", "pass None"),
+        ([1.0, -math.inf], list[float | None], "$[1] is -inf", "pass None"),
+        ({"a": [math.nan]}, dict[str, object], "$.a[0] is nan", "pass None"),
+        (Samples(values=[math.nan]), Samples, "$.values[0] is nan", "pass None"),
+        (2**53 + 1, float, "$ is a int and would come back as a float", "annotate it as int"),
+        ({(1, 2): "a"}, dict[tuple[int, int], str], "$ has the key (1, 2) of type tuple", "a list of pairs"),
+        ({"a": {True: 1}}, dict[str, dict[bool, int]], "$.a has the key True of type bool", "a list of pairs"),
+        ([ITEM], list[Item | Unequal], "more than one dataclass", "make all of them msgspec structs with tag=True"),
+        (1, complex, "no way is known", "use a struct, dataclass, pydantic model or standard type"),
+    ],
+)
+def test_i14_a_refusal_says_what_is_wrong_and_what_helps(
+    value: object, annotation: object, reason: str, fix: str
+) -> None:
+    with pytest.raises(PayloadRefused) as caught:
+        CODECS["json"].encode(value, annotation, where=WHERE)
+    assert reason in str(caught.value)
+    assert fix in caught.value.hint
+
+
+def test_i14_the_search_for_what_is_wrong_has_an_end_in_values_that_hold_themselves() -> None:
+    endless: list[object] = [{"a": Opaque()}]
+    endless += [endless, endless]
+    assert "no way is known to write" in refusal(CODECS["json"], endless, list[Any])
 
 
 def test_i14_bytes_that_pydantic_cannot_write_as_text_are_refused_with_the_setting_that_helps(codecs: Codecs) -> None:
@@ -361,6 +444,19 @@ def test_i14_pydantic_models_that_lose_something_are_refused(codecs: Codecs) -> 
     refusal(codecs, Holder(item=Derived(n=1)), Holder)
     refusal(codecs, Holder(item=Base(n=1), ratio=math.nan), Holder)
     refusal(codecs, Derived(n=1), Base)
+
+
+def test_i14_a_cached_property_that_was_read_is_no_part_of_a_pydantic_model(codecs: Codecs) -> None:
+    class Square(pydantic.BaseModel):
+        side: int
+
+        @functools.cached_property
+        def area(self) -> int:
+            return self.side**2
+
+    square = Square(side=3)
+    assert square.area == 9
+    assert round_trip(codecs, square, Square) == square
 
 
 def test_i14_user_code_that_raises_while_encoding_is_a_refusal(codecs: Codecs) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import decimal
 import email.message
+import enum
 import json
 import types
 import urllib.error
+import uuid
 
 import pytest
 from hypothesis import given
@@ -49,7 +53,59 @@ class Hostile(Exception):
         raise RuntimeError("no message for you")
 
 
+class Insufficient(Exception):
+    """Its argument is an attribute, and its text is something else."""
+
+    def __init__(self, missing: object) -> None:
+        super().__init__("insufficient funds")
+        self.missing = missing
+
+
+class WithDefault(Exception):
+    missing: object = 0
+
+    def __init__(self, missing: object) -> None:
+        super().__init__("not enough")
+        self.missing = missing
+
+
+class InSlots(Exception):
+    __slots__ = ("missing", "never_set")
+
+    def __init__(self, missing: object) -> None:
+        super().__init__("insufficient funds")
+        self.missing = missing
+
+
+class Reduced(Exception):
+    """Says by itself what it is made from."""
+
+    def __init__(self, missing: decimal.Decimal) -> None:
+        super().__init__("insufficient funds")
+        self.missing = missing
+        self.connection = object()
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return Reduced, (self.missing,)
+
+
+class Wrapping(Exception):
+    def __init__(self, inner: Exception) -> None:
+        super().__init__(str(inner))
+        self.inner = inner
+
+
+class Currency(enum.StrEnum):
+    EURO = "EUR"
+
+
+@dataclasses.dataclass
+class Money:
+    amount: int = 5
+
+
 CLASSES = (ShippingError, Rephrasing, KeywordsOnly, Silent, Hostile, KeyConflict)
+CLASSES += (Insufficient, WithDefault, InSlots, Reduced, Wrapping)  # type: ignore[assignment]
 KNOWN = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in CLASSES}
 
 
@@ -58,6 +114,11 @@ def raised(exc: BaseException) -> BaseException:
         raise exc
     except BaseException as caught:
         return caught
+
+
+def own(error: BaseException) -> dict[str, object]:
+    """Its attributes, without the note of where it was raised, which is ours."""
+    return {name: value for name, value in vars(error).items() if name != "__notes__"}
 
 
 def test_a_record_tells_type_message_bases_and_traceback() -> None:
@@ -132,6 +193,7 @@ def test_what_cannot_be_rebuilt_becomes_a_remote_error(original: BaseException) 
         ValueError(datetime.datetime(2026, 11, 16)),
         KeyError(datetime.date(2026, 11, 16)),
         ValueError("bad \ud800 text"),
+        UnicodeDecodeError("utf-8", b"\xff" * 20_000, 0, 1, "bad"),
     ],
 )
 def test_i54_an_exception_of_a_known_class_keeps_its_type_and_message(original: Exception) -> None:
@@ -151,6 +213,171 @@ def test_i54_attributes_are_those_that_the_exception_had() -> None:
     back = decode_error(encode_error(KeywordsOnly(code=7, seen=object()))).to_exception(KNOWN.get)
     assert type(back) is KeywordsOnly
     assert vars(back) == {"code": 7}
+
+
+OF_PYTHONS_OWN_TYPES = [
+    decimal.Decimal("1.50"),
+    datetime.datetime(2026, 11, 16, 12, tzinfo=datetime.UTC),
+    datetime.date(2026, 11, 16),
+    datetime.timedelta(minutes=3),
+    uuid.UUID(int=7),
+    b"\xff",
+    (1, "two"),
+    {1, 2},
+    {3: decimal.Decimal(4)},
+    2**70,
+]
+
+
+@pytest.mark.parametrize("value", OF_PYTHONS_OWN_TYPES)
+def test_i54_attributes_and_arguments_of_pythons_own_types_come_back_as_they_were(value: object) -> None:
+    """I54: not as what the constructor makes of the message."""
+    for kind in (Insufficient, WithDefault, InSlots):
+        back = decode_error(encode_error(raised(kind(value)))).to_exception(KNOWN.get)
+        assert type(back) is kind
+        assert repr(back.missing) == repr(value)  # type: ignore[attr-defined]
+        again = decode_error(encode_error(raised(back))).to_exception(KNOWN.get)
+        assert repr(again.missing) == repr(value)  # type: ignore[attr-defined]
+    back = decode_error(encode_error(raised(ShippingError("no route", value)))).to_exception(KNOWN.get)  # type: ignore[arg-type]
+    assert repr((back.args, own(back))) == repr((("no route", value), {"code": value}))
+
+
+@pytest.mark.parametrize("value", [Currency.EURO, Money(), object(), "x" * 20_000, [Money()], float, datetime.UTC])
+def test_i54_attributes_that_cannot_be_kept_are_missing_and_not_something_else(value: object) -> None:
+    """I54: a handler that reads one fails at that line; the class is still what `except` names."""
+    for original in (Insufficient(value), WithDefault(value), InSlots(value)):
+        data = encode_error(raised(original))
+        for _ in range(3):  # also when it is raised again, and ends the run
+            back = decode_error(data).to_exception(KNOWN.get)
+            assert isinstance(back, type(original))
+            assert (type(back).__name__, str(back)) == (type(original).__name__, str(original))
+            with pytest.raises(AttributeError, match="missing"):
+                back.missing  # noqa: B018
+            data = encode_error(raised(back))
+
+
+def test_i54_an_exception_that_says_what_it_is_made_from_is_made_from_that() -> None:
+    back = decode_error(encode_error(raised(Reduced(decimal.Decimal("1.50"))))).to_exception(KNOWN.get)
+    assert isinstance(back, Reduced)
+    assert back.missing == decimal.Decimal("1.50")
+    assert type(back.connection) is object
+    lost = decode_error(encode_error(raised(Reduced(Money())))).to_exception(KNOWN.get)  # type: ignore[arg-type]
+    assert isinstance(lost, Reduced)
+    assert not hasattr(lost, "missing")
+
+
+def test_i54_an_attribute_that_is_the_cause_is_the_cause() -> None:
+    error = Wrapping(KeyError("k"))
+    error.__cause__ = error.inner
+    back = decode_error(encode_error(raised(error))).to_exception(KNOWN.get)
+    assert isinstance(back, Wrapping)
+    assert back.inner is back.__cause__
+    assert repr(back.inner) == "KeyError('k')"
+    without = decode_error(encode_error(raised(Wrapping(KeyError("k"))))).to_exception(KNOWN.get)
+    assert not hasattr(without, "inner")
+
+
+def test_i54_a_module_that_was_not_found_has_its_name() -> None:
+    try:
+        import no_such_module  # type: ignore[import-not-found]  # noqa: F401
+    except ModuleNotFoundError as error:
+        back = decode_error(encode_error(error)).to_exception()
+    assert isinstance(back, ModuleNotFoundError)
+    assert back.name == "no_such_module"
+
+
+def test_a_record_of_an_older_version_is_rebuilt_by_the_constructor() -> None:
+    """What a function has seen before must be what it sees again."""
+    older = ErrorRecord(
+        type="Insufficient",
+        qualified=f"{__name__}.Insufficient",
+        message="insufficient funds",
+        bases=("builtins.Exception", "builtins.BaseException"),
+        args=["insufficient funds"],
+    )
+    assert vars(older.to_exception(KNOWN.get, at_home=older.at_home)) == {"missing": "insufficient funds"}
+    assert type(older.to_exception(at_home=older.at_home)) is RemoteError
+
+
+class NotLoaded(ShippingError, ConnectionError):
+    limit = 3
+
+
+def test_g8_a_class_of_the_functions_own_program_is_stood_in_for_where_it_is_not_loaded() -> None:
+    """G8: `except` matches as it did, and nothing else that code can ask differs."""
+    original = NotLoaded("no route", 7)
+    original.weight = decimal.Decimal("1.5")  # type: ignore[attr-defined]
+    original.__cause__ = NotLoaded("below")
+    data = encode_error(raised(original), at_home=True)
+    for _ in range(2):  # also when it is raised again
+        record = decode_error(data)
+        assert record.to_exception(at_home=True).args == original.args
+        one, two = (record.to_exception(KNOWN.get, at_home=record.at_home) for _ in range(2))
+        assert isinstance(one, ShippingError)
+        assert isinstance(one, ConnectionError)
+        assert not isinstance(one, RemoteError)
+        assert type(one) is type(two)
+        assert type(one).__name__ == "NotLoaded"
+        assert (str(one), one.args, own(one)) == (str(original), original.args, vars(original))
+        assert isinstance(one.__cause__, ConnectionError)
+        assert (record.qualified, record.bases) == (
+            f"{__name__}.NotLoaded",
+            tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in NotLoaded.__mro__[1:-1]),
+        )
+        data = encode_error(raised(one), at_home=True)
+    assert isinstance(record.to_exception(KNOWN.get), RemoteError), "for a client it is what api.md says"
+
+
+def test_g8_members_of_a_group_are_stood_in_for_as_well() -> None:
+    record = decode_error(encode_error(ExceptionGroup("two", [NotLoaded("a"), ValueError("b")]), at_home=True))
+    group = record.to_exception(at_home=record.at_home)
+    assert isinstance(group, ExceptionGroup)
+    assert isinstance(group.exceptions[0], ConnectionError)
+    assert group.split(ConnectionError)[1] is not None
+
+
+def test_i54_a_class_of_another_program_is_a_remote_error_and_what_its_known_bases_are() -> None:
+    record = decode_error(encode_error(raised(NotLoaded("no route", 7)), at_home=False))
+    back = record.to_exception(KNOWN.get, at_home=record.at_home)
+    assert isinstance(back, RemoteError)
+    assert isinstance(back, ConnectionError)
+    assert isinstance(back, ShippingError)
+    plain = RemoteError(record.type, record.message, record.traceback)
+    assert (str(back), back.args, own(back), repr(back)) == (str(plain), plain.args, vars(plain), repr(plain))
+    known = KNOWN | {record.qualified: NotLoaded}
+    assert type(record.to_exception(known.get, at_home=False)) is NotLoaded
+
+
+def test_g8_a_class_that_nothing_can_be_made_of_is_taken_alike_where_it_is_loaded_and_where_not() -> None:
+    """G8: pydantic's own error has no constructor, and lets no class be derived from it."""
+    pydantic = pytest.importorskip("pydantic")
+    with pytest.raises(pydantic.ValidationError) as refused:
+        pydantic.TypeAdapter(int).validate_python("x")
+    record = decode_error(encode_error(refused.value, at_home=True))
+    known = {record.qualified: pydantic.ValidationError}
+    for where in (known, dict[str, type]()):
+        back = record.to_exception(where.get, at_home=record.at_home)
+        assert isinstance(back, ValueError)
+        assert (type(back).__name__, str(back)) == ("ValidationError", str(refused.value))
+
+
+@pytest.mark.parametrize("at_home", [True, False])
+@pytest.mark.parametrize("base", [UnicodeDecodeError, KeyError, OSError, StopIteration, ExceptionGroup, SystemExit])
+def test_g8_what_stands_in_is_an_instance_of_its_built_in_base(base: type, at_home: bool) -> None:
+    """But not of a group, which has members, and not of what is no Exception."""
+    record = ErrorRecord(
+        type="Odd",
+        qualified="odd.Odd",
+        message="odd",
+        bases=tuple(f"builtins.{kind.__name__}" for kind in base.__mro__[:-1]),
+        args=["odd"],
+        exact=True,
+    )
+    back = record.to_exception(at_home=at_home)
+    assert isinstance(back, base) == (base not in (ExceptionGroup, SystemExit))
+    assert isinstance(back, RemoteError) == (not at_home or base is SystemExit)
+    if at_home and base is not SystemExit:
+        assert (str(back), back.args) == ("odd", ("odd",))
 
 
 def test_i54_a_text_that_the_class_cannot_make_again_is_still_the_recorded_one() -> None:
@@ -316,6 +543,22 @@ def test_i54_the_failure_of_a_child_comes_back_as_run_failed_with_its_original_c
     assert (str(back), back.run_id, back.hint) == (str(child), "7", "look")
     assert isinstance(back.cause, ValueError)
     assert back.cause is back.__cause__
+
+
+def test_i54_the_reason_stays_at_the_bottom_however_many_runs_pass_it_on() -> None:
+    """I54: the class of it is known to none of them; what lies between is kept to a depth."""
+    stored = encode_error(ShippingError("no ship", 7), earlier=encode_error(ShippingError("no wind")))
+    for level in range(12):
+        stored = encode_error(RunFailed(f"child run {level} failed: no ship", run_id=str(level)), cause=stored)
+    known = {"holdfast.core.errors.RunFailed": RunFailed, f"{__name__}.ShippingError": ShippingError}
+    chain: list[BaseException] = [decode_error(stored).to_exception(known.get)]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    assert [type(each) for each in chain] == [RunFailed] * 5 + [ShippingError]
+    last = chain[-2]
+    assert isinstance(last, RunFailed)
+    assert [str(each) for each in last.attempts] == [str(ShippingError("no wind")), str(chain[-1])]
+    assert len(stored) < 40_000
 
 
 def test_a_group_of_failures_is_rebuilt_with_what_it_holds() -> None:

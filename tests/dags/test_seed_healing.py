@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -233,6 +234,31 @@ async def test_i31_a_pending_step_that_nothing_had_reached_is_told_when_it_is_go
     assert did == ["a", "b", "d"]
     assert (told["skipped"], told["not_begun"]) == (["c"], ["d"])
     assert told["warning"] == "nodes that had not completed are no longer in the graph, and were skipped"
+
+
+async def test_i31_a_new_first_step_waits_for_the_time_that_the_run_was_started_for(shared_url: str) -> None:
+    """Whoever puts it there: a deploy, or an import that takes out what came first."""
+    did: list[str] = []
+    before = Deploy(did, {"a": [], "b": ["a"]})
+    after = Deploy(did, {"new": [], "a": ["new"], "b": ["a"]})
+    later = datetime.now(UTC) + timedelta(hours=1)
+    async with engine_on(shared_url, before.registry) as engine:
+        deployed, edited = [await engine.start(before.dag(), at=later) for _ in range(2)]
+        document = json.loads(await edited.export_dag())
+        del document["nodes"]["a"]
+        document["nodes"]["b"]["depends_on"] = []
+        await edited.import_dag(json.dumps(document))
+    async with engine_on(shared_url, after.registry) as engine, engine.worker():
+
+        async def reshaped() -> bool:
+            return bool(await work_of(engine, deployed.id, "new"))
+
+        await until(reshaped, "the run follows the new code")
+        await engine.settle(timeout=10)
+        ready = await work_of(engine, deployed.id, "new") + await work_of(engine, edited.id, "b")
+        assert [(work.status, work.due) for work in ready] == [("ready", int(later.timestamp() * 1_000_000))] * 2
+        assert did == []
+        await assert_sound(engine)
 
 
 async def test_i31_a_step_that_an_import_takes_out_before_it_was_reached_is_told(url: str) -> None:

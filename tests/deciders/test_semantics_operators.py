@@ -61,6 +61,19 @@ async def test_g7_a_cancelled_instance_stays_cancelled_and_takes_inputs_silently
         await assert_sound(engine)
 
 
+async def test_i29_a_refused_reattempt_offers_no_fork_of_an_instance(stage: Stage, world: World) -> None:
+    """It would be refused."""
+    async with stage.engine(world.registry) as engine:
+        await engine.execute(world.Puppet, Act("p", alarms=(Alarm(HOUR, "rang", "k"),)))
+        handle = await _handle(engine, world)
+        await handle.cancel()
+        with pytest.raises(hf.ReattemptRefused, match="the run is cancelled") as refused:
+            await handle.reattempt("timer/k")
+        assert refused.value.hint.startswith("give puppet an input that asks for it again")
+        with pytest.raises(hf.RunCancelled, match="use another instance"):
+            await handle.result(timeout=DEADLINE_SECONDS)
+
+
 async def test_i11_a_pause_leaves_the_synchronous_door_open(stage: Stage, world: World) -> None:
     """Nothing of a paused instance is claimed; an input that somebody gives is decided, for they wait for it."""
     async with stage.engine(world.registry) as engine:

@@ -235,6 +235,65 @@ async def test_i24_what_a_flow_logs_about_a_dead_letter_is_written_too(
     assert lines == ["it was given up: PayloadTooLarge"]
 
 
+charged: list[str] = []
+
+
+@hf.action(registry=registry)
+async def charge(text: str) -> str:
+    charged.append(text)
+    return text
+
+
+@hf.flow(registry=registry)
+async def returns_too_much(text: str) -> str:
+    found = await charge(text)
+    return found + found
+
+
+@hf.flow(registry=registry)
+async def passes_too_much(text: str) -> str:
+    found = await charge(text)
+    return await stop_at(found + found)
+
+
+@hf.flow(registry=registry)
+async def passes_too_much_to_one_of_many(text: str) -> list[str]:
+    found = await charge(text)
+    return await asyncio.gather(*[stop_at(each) for each in [found, found + found]])
+
+
+@hf.flow(registry=registry)
+async def catches_it(text: str) -> str:
+    found = await charge(text)
+    try:
+        return await stop_at(found + found)
+    except hf.PayloadTooLarge:
+        return "too much"
+
+
+@pytest.mark.parametrize("flow", [returns_too_much, passes_too_much, passes_too_much_to_one_of_many])
+async def test_g3_what_was_done_stays_done_when_what_follows_cannot_be_stored(site: Site, flow: Any) -> None:
+    """An error of the flow's own code, which a retry computes again, and no failure of the action before it."""
+    charged.clear()
+    async with engine_on(site.url or "memory://", registry, payload_limit_bytes=2_000) as engine, engine.worker():
+        handle = await engine.start(flow, "x" * 1_500)
+        with pytest.raises(hf.RunFailed, match="PayloadTooLarge"):
+            await handle.result(timeout=20)
+        states = {each.name: each.state for each in await handle.step_executions()}
+        assert states.pop("charge") == "completed"
+        assert set(states.values()) == {"failed"}
+        assert await engine.dead() == []
+        await handle.retry()
+        with pytest.raises(hf.RunFailed, match="PayloadTooLarge"):
+            await handle.result(timeout=20)
+    assert len(charged) == 1
+
+
+async def test_i21_a_flow_catches_that_arguments_are_too_large_as_a_function_does(site: Site) -> None:
+    async with engine_on(site.url or "memory://", registry, payload_limit_bytes=2_000) as engine, engine.worker():
+        assert await engine.run(catches_it, "x" * 1_500, timeout=20) == "too much"
+
+
 async def test_i24_check_looks_at_the_helpers_and_types_of_a_running_graph(site: Site) -> None:
     """A deploy that lacks them is told so beforehand."""
     other, known = hf.Registry(), computing

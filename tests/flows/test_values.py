@@ -83,6 +83,13 @@ def test_i22_a_value_comes_back_as_itself(value: Any) -> None:
     assert repr(back) == repr(value)
 
 
+def test_i14_a_model_comes_back_with_the_fields_that_were_given() -> None:
+    for value in (Model(name="m"), Model(name="m", size=1)):
+        assert decode_value(encode_value(value, KNOWN), KNOWN).model_fields_set == value.model_fields_set
+    stored = encode_value(Model(name="m", size=1), KNOWN)  # as versions wrote it that noted nothing
+    assert decode_value(stored, KNOWN).model_fields_set == {"name", "size"}
+
+
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=4),
     lambda inner: (

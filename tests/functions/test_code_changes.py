@@ -513,6 +513,42 @@ async def test_i48_a_call_on_another_queue_that_failed_the_run_is_tried_again_by
         await assert_sound(engine)
 
 
+CALLS_ELSEWHERE: dict[str, Callable[[Shop, Any], Any]] = {
+    "as it was": lambda shop, far: far(1, 100),
+    "another action": lambda shop, far: shop.action("near", queue="elsewhere")(1, 100),
+    "other arguments": lambda shop, far: far(1, 200),
+    "nothing at all": lambda shop, far: hf.wait_for("paid"),
+}
+
+
+@pytest.mark.parametrize("now", CALLS_ELSEWHERE)
+async def test_i48_check_compares_a_call_that_waits_for_its_queue_with_the_code(sqlite_url: str, now: str) -> None:
+    """The call is all that the run waits for: nobody holds its turn."""
+
+    def version(how: str) -> Version:
+        def made(shop: Shop) -> Any:
+            far = shop.action("far", queue="elsewhere")
+
+            async def order(number: int) -> Any:
+                return await CALLS_ELSEWHERE[how](shop, far)
+
+            return order
+
+        return made
+
+    async with engine_on(sqlite_url, deploy(version("as it was"), [])) as engine, engine.worker():
+        handle = await engine.start("order", 1)
+
+        async def suspended() -> bool:
+            return await handle.status() == "suspended"
+
+        await until(suspended, "it waits for the other queue")
+    async with engine_on(sqlite_url, deploy(version(now), [])) as engine:
+        (checked,) = await engine.check()
+    assert checked.verdict == ("fine" if now == "as it was" else "breaks")
+    assert now == "as it was" or "far" in checked.difference
+
+
 async def test_g5_an_event_that_is_sent_just_after_a_wait_was_given_up_is_for_the_next_wait() -> None:
     """G5: the code gave up, and the store may not know it yet; either way the event is taken once."""
     registry = hf.Registry()

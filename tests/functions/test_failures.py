@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+from typing import Any
 
 import pytest
 
@@ -137,6 +138,96 @@ async def test_i54_what_is_no_exception_is_the_cause_under_its_own_name(shared_u
         assert type(of_child.cause) is SystemExit
         assert isinstance(of_action, RuntimeError)
         assert type(of_action.__cause__) is SystemExit
+        await assert_sound(engine)
+
+
+@pytest.mark.parametrize("options", [{"queue": "side"}, {"transactional": True}], ids=["queued", "transactional"])
+async def test_i54_arguments_that_are_refused_are_a_failure_of_the_call(
+    shared_url: str, options: dict[str, Any]
+) -> None:
+    """I54: of a call that others carry out too, in its code and in a replay; what is registered to be undone is."""
+    registry, seen = hf.Registry(), list[str]()
+
+    @hf.action(registry=registry, **options)
+    async def file(document: str) -> int:
+        return len(document)
+
+    @hf.action(registry=registry)
+    async def forget(document: str) -> None:
+        seen.append(f"forgot {document}")
+
+    @hf.workflow(registry=registry)
+    async def archive(document: str) -> None:
+        hf.on_rollback(forget, document)
+        try:
+            await file(document * 2_000)
+        except hf.PayloadTooLarge as error:
+            seen.append(error.message)
+        await hf.wait_for("go on")
+        await file(document * 3_000)
+
+    async with engine_on(shared_url, registry, payload_limit_bytes=1_000) as engine, engine.worker():
+        handle = await engine.start(archive, "a")
+        await engine.settle()
+    async with engine_on(shared_url, registry, payload_limit_bytes=1_000) as engine, engine.worker():
+        await engine.send("go on", to=handle.id)
+        with pytest.raises(hf.RunFailed) as failed:
+            await engine.get(handle.id).result(timeout=10)
+        assert isinstance(failed.value.cause, hf.PayloadTooLarge)
+        await assert_sound(engine)
+    told, again, undone = seen
+    assert told == again
+    assert "the arguments of action file" in told
+    assert undone == "forgot a"
+
+
+async def test_i54_a_failure_names_the_call_that_the_function_ended_with(shared_url: str) -> None:
+    """I54: an action, a child or a flow; of its own errors, and of what it did something about, it names none."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def charge() -> None:
+        raise Declined(5)
+
+    @hf.action(registry=registry, queue="side")
+    async def charge_elsewhere() -> None:
+        raise Declined(6)
+
+    @hf.workflow(registry=registry)
+    async def child() -> None:
+        await charge()
+
+    @hf.workflow(registry=registry)
+    async def fine() -> None: ...
+
+    @hf.flow(registry=registry)
+    async def flow() -> None:
+        await charge()
+
+    @hf.workflow(registry=registry)
+    async def pay(how: str) -> None:
+        if how == "rolled back":
+            hf.on_rollback(charge_elsewhere)
+        match how:
+            case "charge" | "rolled back":
+                await charge()
+            case "charge_elsewhere":
+                await charge_elsewhere()
+            case "child":
+                await child()
+            case "flow":
+                await flow()
+            case "waits":
+                await hf.wait_for(hf.ended(await hf.start_child(child)))
+        await fine()
+        raise LookupError(how)
+
+    named, unnamed = ("charge", "charge_elsewhere", "child", "flow"), ("own", "waits", "rolled back")
+    async with engine_on(shared_url, registry) as engine, engine.worker(queues=("default", "side")):
+        for how in (*named, *unnamed):
+            with pytest.raises(hf.RunFailed) as failed:
+                await engine.run(pay, how, timeout=10)
+            assert failed.value.node == (how if how in named else None)
         await assert_sound(engine)
 
 

@@ -491,3 +491,72 @@ async def test_i12_a_child_whose_key_another_run_has_is_that_run(url: str) -> No
         await engine.send("end", to=child.id)
         assert [await handle.result(timeout=10) for handle in parents] == [f"{child.id} returned 1"] * 2
         await assert_sound(engine)
+
+
+@pytest.mark.parametrize("name", ["again", "again before"])
+async def test_i12_a_child_under_the_key_of_its_own_parent_is_refused(url: str, name: str) -> None:
+    """I12: it would be the parent itself, which would wait for its own end; under an older name of its workflow too."""
+    registry = hf.Registry()
+
+    @hf.workflow(name="again before", registry=registry)
+    async def before(number: int) -> str:
+        raise NotImplementedError
+
+    @hf.workflow(name="again", aliases=["again before"], registry=hf.Registry())
+    async def again(number: int) -> str:
+        try:
+            child = await hf.start_child(again, number, key="mine")
+        except hf.UsageError as refused:
+            return refused.message
+        return f"started {child.id}"
+
+    now = hf.Registry()
+    now.add(again)
+    async with engine_on(url, registry if name == "again before" else now) as engine:
+        handle = await engine.start(name, 1, key="mine")
+        async with hf.Engine(store=engine.store, registry=now) as other, other.worker():
+            told = await other.get(handle.id).result(timeout=10)
+            assert told.startswith(f"run {handle.id} of again has the key 'mine' itself")
+            assert len(await other.find()) == 1
+            await assert_sound(other)
+
+
+async def test_i12_what_the_hints_say_of_an_action_that_would_start_or_send_works(shared_url: str) -> None:
+    """I12: an engine of its own, and its idempotency key: the second attempt does nothing once more."""
+    registry, hints = hf.Registry(), list[str]()
+    answer = hf.event("answer", int, registry=registry)
+
+    @hf.workflow(registry=registry)
+    async def survey(order: str) -> list[int | None]:
+        first = await hf.wait_for(answer)
+        await hf.wait_for("no more")
+        return [first.value, (await hf.wait_for(answer | hf.after(seconds=0))).value]
+
+    @hf.action(registry=registry, retry=hf.Retry(attempts=2, base=0.0))
+    async def invite(order: str) -> str:
+        for refused in (
+            lambda: survey(order),
+            lambda: hf.start_child(survey, order),
+            lambda: hf.send(answer, 1, to="a run"),
+            lambda: hf.broadcast(answer, 1),
+            lambda: hf.execute("shop", order),
+        ):
+            with pytest.raises(hf.UsageError) as error:
+                refused()
+            hints.append(error.value.hint)
+        key = hf.current().idempotency_key
+        async with hf.Engine(shared_url, registry=registry) as engine:
+            started = await engine.start(survey, order, key=key)
+            await engine.send(answer, hf.current().attempt, to=started, id=key)
+        if hf.current().attempt == 1:
+            raise OSError("the process was tired")
+        return started.id
+
+    async with engine_on(shared_url, registry) as engine, engine.worker():
+        run = await engine.run(invite, "order-4", timeout=20)
+        await engine.send("no more", to=run)
+        assert await engine.get(run).result(timeout=20) == [1, None]
+        assert len(await engine.find(workflow=survey)) == 1
+    wanted = ["start(survey, …, key", "start(…, key", "send(…, id", "broadcast(…, id", "execute(…, command_id"]
+    assert [hint.partition("and write engine.")[2].partition("=")[0] for hint in hints] == wanted * 2
+    assert all("`async with hf.Engine(…) as engine`" in hint for hint in hints)

@@ -46,8 +46,10 @@ async def test_i11_a_retry_tries_the_call_again_whose_failure_ended_the_function
         await assert_sound(engine)
 
 
-async def test_i11_a_failure_that_the_function_acted_upon_stays_in_its_history(shared_url: str) -> None:
-    """It has rolled back: what it did then is recorded too, and a retry fails as it did, with nothing done twice."""
+@pytest.mark.parametrize("fails", [False, True])
+async def test_i11_a_failure_that_the_function_acted_upon_stays_in_its_history(shared_url: str, fails: bool) -> None:
+    """It has rolled back: what it did then, or failed to do, is recorded too, and a retry fails as it did, with nothing
+    done twice."""
     registry, calls = hf.Registry(), list[str]()
 
     @hf.action(registry=registry)
@@ -58,6 +60,8 @@ async def test_i11_a_failure_that_the_function_acted_upon_stays_in_its_history(s
     @hf.action(registry=registry)
     async def release() -> None:
         calls.append("release")
+        if fails:
+            raise LookupError("nothing is reserved")
 
     @hf.workflow(registry=registry)
     async def order() -> None:

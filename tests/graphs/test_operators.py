@@ -168,6 +168,26 @@ async def test_i29_a_reattempt_is_for_one_item_that_gave_up(url: str) -> None:
             await handle.reattempt("right@1")
 
 
+async def test_i29_the_fork_that_a_refused_reattempt_offers_is_granted(url: str) -> None:
+    """From the step before the item's own, wherever the run has come since; also of one that was cancelled."""
+    bench = Bench()
+    bench.open("left", "right")
+    async with started(bench, url) as (engine, cancelled):
+        await until(lambda: _steps(engine, cancelled, 1), "the first step is done")
+        await cancelled.cancel()
+        bench.open()
+        completed = await engine.start(bench.graph, {"n": 0, "log": []})
+        await completed.result(timeout=SECONDS)
+        for handle in (cancelled, completed):
+            for item, step in (("left@1", 0), ("last@2", 1)):
+                with pytest.raises(hf.ReattemptRefused) as refused:
+                    await handle.reattempt(item)
+                assert f"`holdfast fork {handle.id} --step {step}`" in refused.value.hint
+                assert f"engine.fork(…, step={step})" in refused.value.hint
+                forked = await engine.fork(handle.id, step=step)
+                assert (await forked.result(timeout=SECONDS))["log"][-1] == "last"
+
+
 async def _done(engine: hf.Engine, handle: hf.Handle[Any], node: str) -> bool:
     return any(row.status == COMPLETED for row in await work_of(engine, handle.id, node))
 

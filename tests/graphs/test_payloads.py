@@ -6,10 +6,12 @@ from collections import Counter
 from functools import partial
 from typing import Annotated, Any, TypedDict
 
+import msgspec
 import pytest
 
 import holdfast as hf
-from tests.support.stores import every_row
+from holdfast.runtime.recorded_calls import hash_of
+from tests.support.stores import every_row, execute
 from tests.worker import codec_jobs
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
@@ -194,3 +196,47 @@ async def test_i45_secrets_in_requests_are_redacted_by_rule_and_replay_does_not_
         assert "first-token" not in repr(await every_row(engine.store))
         token = "second-token"
         assert (await engine.replay(handle.id)).ok
+
+
+async def test_i45_tokens_and_cookies_are_secrets_and_counts_of_tokens_are_not(sqlite_url: str) -> None:
+    """I45: also in runs that recorded them before the rule existed: the same request is still the same."""
+    secrets = [
+        "token",
+        "refreshToken",
+        "id_token",
+        "x-auth-token",
+        "Cookie",
+        "Set-Cookie",
+        "pwd",
+        "aws_secret_access_key",
+    ]
+    others = ["max_tokens", "token_count", "tokenizer", "cookies_allowed"]
+    registry, calls = hf.Registry(), Counter[str]()
+    graph = hf.StateGraph(Notes, name="redacted", registry=registry)
+
+    @graph.node(recordable=True, retry=hf.Retry(attempts=2, base=0.001))
+    async def ask(state: Notes, ctx: hf.NodeContext) -> Any:
+        def call() -> str:
+            calls["made"] += 1
+            return "fine"
+
+        word = await ctx.record("ask", dict.fromkeys([*secrets, *others], "mine"), call)
+        await ctx.interrupt("go on?")
+        return {"word": word}
+
+    graph.start_at("ask")
+    graph.finish("ask")
+    async with engine_on(sqlite_url, registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"word": "", "notes": [], "table": {}})
+        await engine.watch.wait(handle.id, lambda row: row.status == "suspended", SECONDS)
+        (record, _) = await handle.recorded()
+        assert record.request == dict.fromkeys(secrets, "***") | dict.fromkeys(others, "mine")
+        request = msgspec.json.encode({key: "mine" for key in sorted([*secrets, *others])})
+        await execute(
+            engine.store,
+            f"UPDATE recorded SET request = X'{request.hex()}', request_hash = '{hash_of(request)}' WHERE call = 1",
+        )
+        await handle.resume_with("yes")
+        assert (await handle.result(timeout=SECONDS))["word"] == "fine"
+        assert (await engine.replay(handle.id)).ok
+    assert calls["made"] == 1

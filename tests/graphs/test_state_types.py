@@ -101,6 +101,30 @@ def test_equal_states_are_equal_bytes_with_keys_and_sets_in_order() -> None:
     assert models == [b'["a","b","c"]'] * 2
 
 
+async def test_i44_dicts_come_in_the_order_of_their_keys_texts_from_the_first_node_on() -> None:
+    """I44: as docs/graphs.md says; a digest does not depend on the order in which keys were set."""
+    registry, seen = hf.Registry(), list[list[int]]()
+
+    class Ranks(TypedDict):
+        ranks: dict[int, str]
+
+    graph = hf.StateGraph(Ranks, name="ranks", registry=registry)
+    for name in ("first", "second"):
+
+        @graph.node(name=name)
+        async def look(state: Ranks) -> dict[str, Any]:
+            seen.append(list(state["ranks"]))
+            return {"ranks": {2: "b", **state["ranks"]}}
+
+    graph.start_at("first")
+    graph.edge("first", "second")
+    graph.finish("second")
+    async with hf.Engine("memory://", registry=registry) as engine, engine.worker():
+        done = await engine.run(graph, {"ranks": {10: "x", 9: "y", -2: "z"}}, timeout=20)
+    assert seen == [[-2, 10, 9], [-2, 10, 2, 9]]
+    assert list(done["ranks"]) == [-2, 10, 2, 9]
+
+
 def test_i12_keys_that_are_no_texts_are_put_in_order_too() -> None:
     one = DEFAULT_CODECS.canonical({10: "x", 9: "y"}, dict[int, str], where="the input")
     assert (
@@ -131,6 +155,26 @@ def test_a_models_own_rules_and_types_hold_for_each_field() -> None:
     with pytest.raises(PayloadRefused, match=r"field 'tries' of the delta .* int: value: Input should be greater"):
         it.encode_part({"tries": 0}, "the delta")
     assert it.decode(it.encode_whole({"name": "x", "tries": 5}, "it")).tries == 5
+
+
+class Change(pydantic.BaseModel):
+    name: str | None = None
+    email: str | None = None
+
+
+class Changes(pydantic.BaseModel):
+    last: Change | None = None
+    all: Annotated[list[Change], operator.add] = []
+
+
+def test_i14_models_in_a_state_keep_which_of_their_fields_were_given() -> None:
+    it = kind(Changes)
+    fields = it.encode_whole(Changes(last=Change(name="Ada"), all=[Change()]), "the state")
+    written = it.encode_part({"all": [Change(email="x")]}, "the delta")["all"]
+    merged = it.fields["all"].merged(fields["all"], [("n", written)])
+    state = it.decode({**fields, "all": merged})
+    assert state.last.model_fields_set == {"name"}
+    assert [each.model_fields_set for each in state.all] == [set(), {"email"}]
 
 
 def test_a_stored_field_that_the_class_no_longer_has_is_left_out() -> None:

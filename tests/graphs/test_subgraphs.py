@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 import holdfast as hf
+from holdfast.core.rows import BLOCKED
 from holdfast.store.contract import FindRuns
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
@@ -133,8 +134,16 @@ async def test_i42_a_subgraph_two_levels_down_is_retried_too(url: str) -> None:
     outermost.finish("whole")
     async with engine_on(url, registry) as engine, engine.worker():
         handle = await engine.start(outermost, {"n": 1, "log": []})
-        with pytest.raises(hf.RunFailed, match="deep is broken"):
+        with pytest.raises(hf.RunFailed, match="deep is broken") as raised:
             await handle.result(timeout=SECONDS)
+        told, causes = str(raised.value), [raised.value.cause]
+        while isinstance(causes[-1], hf.RunFailed):  # I54: what a function that awaits them would see
+            assert causes[-1].cause is causes[-1].__cause__ is causes[-1].attempts[-1]
+            causes.append(causes[-1].cause)
+        assert [type(each) for each in causes] == [hf.RunFailed, hf.RunFailed, ValueError]
+        assert [getattr(each, "workflow", "") for each in causes] == ["outer", "inner", ""]
+        assert f"{causes[0].message}. Fix: see `holdfast show {causes[0].run_id} --traceback`" in told
+        assert (told.count("Fix: "), told.count("deep is broken"), " RUN" in told) == (1, 1, False)
         broken.clear()
         await handle.retry()
         assert (await handle.result(timeout=SECONDS))["log"][-1] == "after"
@@ -151,8 +160,10 @@ async def test_i42_a_subgraph_that_was_cancelled_is_begun_anew_by_a_retry_of_the
         first = await child_of(engine, handle)
         await until(first.interrupts, "the subgraph asks")
         await first.cancel()
-        with pytest.raises(hf.RunFailed, match=f"run {first.id} of inner is cancelled"):
+        with pytest.raises(hf.RunFailed, match=f"child run {first.id} of inner was cancelled") as raised:
             await handle.result(timeout=SECONDS)
+        assert isinstance(raised.value.cause, hf.RunCancelled)
+        assert raised.value.cause.run_id == first.id
         await handle.retry()
 
         async def another() -> Any:
@@ -278,6 +289,33 @@ async def test_i45_calls_made_at_once_are_numbered_as_they_were_begun(sqlite_url
             (3, "answer 2"),
         ]
         assert (await engine.replay(handle.id)).ok
+
+
+async def test_i11_a_subgraph_that_runs_is_not_skipped_before_its_run_has_ended(url: str) -> None:
+    """Its run would go on with nobody to tell: it is cancelled first, and then the node gave up."""
+    ran = Counter[str]()
+    registry, graph = nested(ran, set(), asks=True)
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(graph, {"n": 1, "log": []})
+        child = await child_of(engine, handle)
+
+        async def asks() -> bool:
+            return bool(await child.interrupts()) and (await work_of(engine, handle.id, "part@1"))[-1].status == BLOCKED
+
+        await until(asks, "the subgraph asks, and the graph waits for it")
+        with pytest.raises(hf.UsageError, match=f"it is running, as run {child.id}.*holdfast cancel {child.id}"):
+            await handle.skip("part")
+        with pytest.raises(hf.ReattemptRefused, match=f"it is running, as run {child.id}"):
+            await handle.reattempt("part")
+        with pytest.raises(hf.ReattemptRefused, match="it waits for a person's answer"):
+            await child.reattempt("deep")
+        assert await child.status() == "suspended"
+        await child.cancel()
+        with pytest.raises(hf.RunFailed, match="was cancelled"):
+            await handle.result(timeout=SECONDS)
+        await handle.skip("part")
+        assert (await handle.result(timeout=SECONDS))["log"] == ["beside", "after"]
+        await assert_sound(engine)
 
 
 async def test_i11_sent_items_are_steered_by_their_address(url: str) -> None:

@@ -174,21 +174,127 @@ AS_SCRIPT = ["hello.py"]
 AS_MODULE = ["-c", "import asyncio, sys, hello; asyncio.run(hello.main(*sys.argv[1:]))"]
 
 
+def in_a_process(directory: Path, how: list[str], *arguments: str) -> str:
+    command = [sys.executable, *how, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 @pytest.mark.parametrize(("first", "second"), [(AS_SCRIPT, AS_MODULE), (AS_MODULE, AS_SCRIPT)])
 def test_g8_a_script_and_a_worker_that_imports_it_agree_on_its_exceptions(
     sqlite_url: str, tmp_path: Path, first: list[str], second: list[str]
 ) -> None:
     """What one has recorded under `__main__` the other replays under the module's name, and the other way round."""
     (tmp_path / "hello.py").write_text(SCRIPT)
+    in_a_process(tmp_path, first, sqlite_url, "begin")
+    assert in_a_process(tmp_path, second, sqlite_url, "finish") == "caught no"
 
-    def run(how: list[str], part: str) -> str:
-        command = [sys.executable, *how, sqlite_url, part]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
 
-    run(first, "begin")
-    assert run(second, "finish") == "caught no"
+LAZY_SCRIPT = """
+import asyncio
+import sys
+
+import holdfast as hf
+
+@hf.action
+async def read(text: str) -> None:
+    import tomllib
+    tomllib.loads(text)
+
+@hf.action(retry=hf.Retry(attempts=2, base=0.01))
+async def read_again(text: str) -> None:
+    from lazy_errors import Unreadable
+    raise Unreadable(text, 5)
+
+@hf.action
+async def read_strangely(text: str) -> None:
+    class Strange(KeyError):
+        pass
+    raise Strange(text)
+
+@hf.workflow
+async def reads_below() -> None:
+    await read_again("below")
+
+@hf.workflow
+async def reads() -> list[str]:
+    took = []
+    for call in (read, read_again, read_strangely):
+        try:
+            await call("no toml")
+        except hf.HoldfastError as error:
+            took.append(f"ours: {error}")
+        except (ValueError, OSError, LookupError) as error:
+            took.append(f"{error!r} {error}")
+    try:
+        await reads_below()
+    except hf.RunFailed as failed:
+        took.append(f"{isinstance(failed.cause, OSError)} {failed.cause!r} {failed.attempts!r}")
+    print(*took, sep=chr(10))
+    await hf.wait_for("go")
+    return took
+
+async def main(url: str, part: str) -> None:
+    async with hf.Engine(url) as engine, engine.worker():
+        handle = await engine.start(reads, key="one")
+        while part == "begin" and not any("go" in str(wait) for wait in await handle.waits()):
+            await asyncio.sleep(0.01)
+        if part == "finish":
+            assert not {"tomllib", "lazy_errors"} & set(sys.modules)
+            await engine.send("go", to=handle)
+            print(*await handle.result(timeout=20), sep=chr(10))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+LAZY_ERRORS = """
+class Unreadable(OSError):
+    def __init__(self, text: str, line: int) -> None:
+        super().__init__(f"{text} in line {line}")
+        self.line = line
+"""
+TAKEN = """TOMLDecodeError("Expected '=' after a key in a key/value pair (at line 1, column 4)") \
+Expected '=' after a key in a key/value pair (at line 1, column 4)
+Unreadable('no toml in line 5') no toml in line 5
+Strange('no toml') 'no toml'
+True Unreadable('below in line 5') (Unreadable('below in line 5'), Unreadable('below in line 5'))"""
+
+
+def test_g8_a_replay_catches_alike_where_the_class_is_not_loaded_yet(sqlite_url: str, tmp_path: Path) -> None:
+    """G8: what an action imports in its body, or defines there, is missing in the process that replays its failure."""
+    (tmp_path / "lazy.py").write_text(LAZY_SCRIPT)
+    (tmp_path / "lazy_errors.py").write_text(LAZY_ERRORS)
+    assert in_a_process(tmp_path, ["lazy.py"], sqlite_url, "begin") == TAKEN
+    assert in_a_process(tmp_path, ["lazy.py"], sqlite_url, "finish") == f"{TAKEN}\n{TAKEN}"
+
+
+async def test_i54_a_class_of_another_program_is_caught_by_what_is_known_of_it(sqlite_url: str) -> None:
+    """I54: a worker without the workflow's code raises what the function need not have: RemoteError, and its bases."""
+    ours, theirs = hf.Registry(), hf.Registry()
+
+    @hf.action(registry=ours, name="train", queue="gpu")
+    async def train() -> None:
+        raise AssertionError("this is done elsewhere")
+
+    @hf.action(registry=theirs, name="train", queue="gpu")
+    async def train_elsewhere() -> None:
+        raise type("LinkLost", (ConnectionError,), {"__module__": "gpu.errors"})("no link")
+
+    @hf.workflow(registry=ours)
+    async def trains() -> str:
+        try:
+            await train()
+        except ConnectionError as error:
+            return f"{error.type}: {error.message}" if isinstance(error, hf.RemoteError) else repr(error)
+        return "?"
+
+    async with (
+        engine_on(sqlite_url, ours) as engine,
+        engine_on(sqlite_url, theirs) as other,
+        engine.worker(),
+        other.worker(queues=["gpu"]),
+    ):
+        assert await engine.run(trains) == "LinkLost: no link"

@@ -37,6 +37,13 @@ graph.edge("search", "route", lambda state: state["answer"])  # type: ignore[typ
 graph.node(timeout="soon")  # type: ignore[call-overload]
 
 
+async def children_keep_their_type() -> None:
+    child = await hf.start_child(graph, {"question": "why?"}, key="q-1")
+    assert_type(child, hf.ChildHandle[State])
+    assert_type(await child.result(), State)
+    await hf.start_child(graph)  # type: ignore[call-overload]
+
+
 async def use(engine: hf.Engine) -> None:
     handle = await engine.start(graph, {"question": "why"}, key="q")
     assert_type(handle, hf.Handle[State])

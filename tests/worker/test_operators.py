@@ -343,6 +343,27 @@ async def test_i11_skip_satisfies_what_depends_on_the_node(url: str) -> None:
         await assert_sound(engine)
 
 
+@pytest.mark.parametrize("skipped", [["left", "right"], ["left"], ["last"]])
+async def test_i11_what_a_skip_makes_ready_waits_for_the_time_that_the_run_was_started_for(
+    url: str, skipped: list[str]
+) -> None:
+    """I11: to go on without a node is not to begin earlier."""
+    stage = Stage()
+    stage.go.set()
+    engine = engine_on(url, stage.registry)
+    async with engine, engine.worker():
+        later = datetime.now(UTC) + timedelta(hours=1)
+        handle = await engine.start(stage.Pair(), at=later)
+        for node in skipped:
+            await handle.skip(node)
+        assert await engine.run(stage.quick, "now", timeout=5) == "now"
+        await engine.settle(timeout=5)
+        ready = [work for work in await work_of(engine, handle.id) if work.status == READY]
+        assert {work.due for work in ready} == {int(later.timestamp() * 1_000_000)}
+        assert (await handle.status(), stage.begun) == ("pending", ["now"])
+        await assert_sound(engine)
+
+
 # --- maintenance ---------------------------------------------------------------------------------------------------
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict
 
 import pytest
 
 import holdfast as hf
+from holdfast.authoring.flows import flow
 from holdfast.core.codec import encode_error
-from holdfast.core.operations import KillWork
-from holdfast.core.rows import COMPLETED, Run
+from holdfast.core.operations import BuryUnknown, KillWork
+from holdfast.core.rows import COMPLETED, FAILED, READY, Run
 from holdfast.store.contract import ClaimRequest
-from tests.worker.support import engine_on, statuses, until
+from tests.worker.support import assert_sound, engine_on, statuses, until, work_of
 
 
 async def run_row(engine: hf.Engine, handle: hf.Handle[Any]) -> Run:
@@ -63,6 +65,167 @@ async def test_g9_after_discard_and_retry_a_run_is_paused_and_not_running_with_n
 
             await until(paused, "the run is paused again", 5)
             assert "none can start" in str(await handle.explain())
+
+
+class Sum(TypedDict, total=False):
+    total: int
+
+
+@pytest.mark.parametrize("model", ["action", "dag", "flow", "function", "graph"])
+async def test_i9_what_was_discarded_is_tried_again_by_a_reattempt_alone_and_every_message_says_so(
+    url: str, model: str
+) -> None:
+    """I11: nothing of the run has given up that a retry could grant an attempt to, and it is refused in every model."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def act() -> int:
+        return 1
+
+    async def flowing() -> int:
+        return await act()
+
+    @hf.workflow(registry=registry)
+    async def fn() -> int:
+        return 1
+
+    graph = hf.StateGraph(Sum, name="graph", registry=registry)
+
+    @graph.node
+    async def add(state: Sum) -> Any:
+        return {"total": 1}
+
+    graph.start_at("add")
+    graph.finish("add")
+    dag = hf.DagBuilder("dag", registry=registry)
+    dag.node("one", job=act)
+    started: dict[str, tuple[Any, tuple[Any, ...], str]] = {
+        "action": (act, (), "act"),
+        "dag": (dag.build(), (), "one"),
+        "flow": (flow(registry=registry)(flowing), (), "act"),
+        "function": (fn, (), "fn"),
+        "graph": (graph, ({"total": 0},), "add@1"),
+    }
+    what, args, node = started[model]
+    async with engine_on(url, registry) as engine:
+        handle = await engine.start(what, *args)
+        (work,) = await work_of(engine, handle.id)
+        error = encode_error(hf.MissingJob("nobody knows it", hint="import it"))
+        await engine.coordinator.submit(BuryUnknown(run=handle.id, node=work.node, attempt=1, error=error))
+        assert await engine.discard_dead(handle.id, node)
+        assert not await engine.replay_dead(handle.id, node), "it is no dead letter any more"
+        command = f"holdfast reattempt {handle.id} {node}"
+        with pytest.raises(hf.RunFailed, match=f"the dead letter of node {node} was discarded") as failed:
+            await handle.result(timeout=5)
+        with pytest.raises(hf.UsageError, match="has nothing to retry") as refused:
+            await handle.retry()
+        for hint in (failed.value.hint, refused.value.hint):
+            assert command in hint
+            assert "holdfast retry" not in hint
+        assert command in [fix.command for fix in (await handle.explain()).fixes]
+        assert (await handle.history())[-1].data["node"] == node
+        await handle.reattempt(node)
+        async with engine.worker():
+            await handle.result(timeout=5)
+        await assert_sound(engine)
+
+
+async def test_i9_only_a_dead_letter_is_replayed(url: str) -> None:
+    """What backs off keeps its time, and what failed waits for a retry."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry, retry=hf.Retry(attempts=2, base=3600.0, cap=3600.0))
+    async def backs_off() -> None:
+        raise ValueError("later")
+
+    @hf.action(registry=registry)
+    async def fails() -> None:
+        raise ValueError("no")
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        waiting, failed = await engine.start(backs_off), await engine.start(fails)
+        with pytest.raises(hf.RunFailed):
+            await failed.result(timeout=5)
+        await until(lambda: _is_tried_again(engine, waiting), "the first attempt has failed")
+        before = [await work_of(engine, handle.id) for handle in (waiting, failed)]
+        assert not await engine.replay_dead(waiting.id, "backs_off")
+        assert not await engine.replay_dead(failed.id, "fails")
+        assert [await work_of(engine, handle.id) for handle in (waiting, failed)] == before
+
+
+async def _is_tried_again(engine: hf.Engine, handle: hf.Handle[Any]) -> bool:
+    return await statuses(engine, handle.id) == [FAILED, READY]
+
+
+@pytest.mark.parametrize("model", ["flow", "function", "graph"])
+async def test_i11_an_open_run_starts_its_children_also_of_a_workflow_that_is_drained(url: str, model: str) -> None:
+    """A drain takes no new runs, and lets those that are open go on to their end: what they call is part of them."""
+    registry, may_call = hf.Registry(), asyncio.Event()
+
+    @hf.action(registry=registry)
+    async def gate() -> None:
+        await may_call.wait()
+
+    @hf.workflow(registry=registry)
+    async def child() -> int:
+        return 1
+
+    @hf.workflow(registry=registry)
+    async def fn() -> int:
+        await gate()
+        return await child()
+
+    async def flowing() -> int:
+        await gate()
+        return await child()
+
+    inner = hf.StateGraph(Sum, name="inner", registry=registry)
+    outer = hf.StateGraph(Sum, name="outer", registry=registry)
+
+    @inner.node
+    async def add(state: Sum) -> Any:
+        return {"total": 1}
+
+    @outer.node
+    async def waits(state: Sum) -> Any:
+        await may_call.wait()
+
+    inner.start_at("add")
+    inner.finish("add")
+    outer.subgraph("part", inner)
+    outer.start_at("waits")
+    outer.edge("waits", "part")
+    outer.finish("part")
+    made = flow(registry=registry)(flowing)
+    async with engine_on(url, registry) as engine, engine.worker():
+        if model == "graph":
+            handle: hf.Handle[Any] = await engine.start(outer, {"total": 0})
+        else:
+            handle = await engine.start(made if model == "flow" else fn)
+        for workflow in ("child", "inner"):
+            await engine.drain(workflow)
+        may_call.set()
+        assert await handle.result(timeout=5) == ({"total": 1} if model == "graph" else 1)
+        with pytest.raises(hf.UsageError, match="is being drained"):
+            await engine.start(child)
+        await assert_sound(engine)
+
+
+async def test_i29_a_refused_reattempt_says_what_the_node_waits_for(url: str) -> None:
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def act() -> None: ...
+
+    async with engine_on(url, registry) as engine:
+        later = datetime.now(UTC) + timedelta(hours=1)
+        for handle, told in (
+            (await engine.start(act, at=later), "it waits for its time"),
+            (await engine.start(act, paused=True), "it is ready, and the run is paused"),
+            (await engine.start(act), "it is ready and waits for a worker"),
+        ):
+            with pytest.raises(hf.ReattemptRefused, match=f"cannot be attempted again: {told}"):
+                await handle.reattempt("act")
 
 
 async def test_i11_the_reason_of_a_pause_is_that_of_the_node_that_still_fails(url: str) -> None:
@@ -216,3 +379,32 @@ async def test_g9_who_waits_for_a_run_that_was_pruned_is_told(shared_url: str) -
         with pytest.raises(hf.HoldfastError) as caught:
             await waiting
     assert not isinstance(caught.value, TimeoutError)
+
+
+async def test_g3_a_child_is_not_pruned_while_its_parent_is_open(url: str) -> None:
+    """G3: a parent that has not been told of its end yet would find no run, or start it once more."""
+    registry, made = hf.Registry(), list[int]()
+
+    @hf.action(registry=registry)
+    async def pay(amount: int) -> int:
+        made.append(amount)
+        return amount
+
+    @hf.workflow(registry=registry)
+    async def child(amount: int) -> int:
+        return await pay(amount)
+
+    @hf.workflow(registry=registry)
+    async def parent(amount: int) -> int:
+        started = await hf.start_child(child, amount)
+        await hf.wait_for("go on")
+        return await started.result()
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(parent, 3)
+        await engine.settle(timeout=10)
+        assert await engine.prune(older_than_seconds=0) == 0
+        await engine.send("go on", None, to=handle)
+        assert await handle.result(timeout=10) == 3
+        assert made == [3]
+        assert await engine.prune(older_than_seconds=0) == 2

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast, overload
 from holdfast.authoring.durations import instant, instant_us, span_us
 from holdfast.authoring.function_calls import PayloadType, Wait
 from holdfast.authoring.registry import validated_name
-from holdfast.core.codec import CallCodec
+from holdfast.core.codec import ResultCodec
 from holdfast.core.errors import UsageError
 
 __all__ = [
@@ -101,7 +101,7 @@ class WaitParts:
         self.now_us = now_us
         self.known = known
         self.events: dict[str, PayloadType | None] = {}
-        self.ends: dict[str, CallCodec | None] = {}
+        self.ends: dict[str, ResultCodec | None] = {}
         self.until_us: int | None = None
         self.shown: list[str] = []
 
@@ -109,7 +109,7 @@ class WaitParts:
         self.events[name] = payload
         self.shown.append(name)
 
-    def add_end(self, run: str, result: CallCodec | None) -> None:
+    def add_end(self, run: str, result: ResultCodec | None) -> None:
         self.ends[run] = result
         self.shown.append(f"ended({run})")
 
@@ -179,7 +179,7 @@ class Ended(Condition[RunEnded[T_co]], Generic[T_co]):
     """The end of a run, whatever its status."""
 
     run_id: str
-    result: CallCodec | None = field(default=None, repr=False, compare=False)
+    result: ResultCodec | None = field(default=None, repr=False, compare=False)
 
     def add_to(self, parts: WaitParts) -> None:
         parts.add_end(self.run_id, self.result)
@@ -232,7 +232,7 @@ class Child(Protocol[T_co]):
     def id(self) -> str: ...
 
     @property
-    def result_codec(self) -> CallCodec | None: ...
+    def result_codec(self) -> ResultCodec | None: ...
 
     def result(self) -> Coroutine[object, None, T_co]: ...
 

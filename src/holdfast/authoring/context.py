@@ -41,6 +41,7 @@ __all__ = [
     "current",
     "entered",
     "entered_function",
+    "from_an_action",
     "is_running",
     "refuse_inside_a_workflow",
     "require_transaction",
@@ -330,6 +331,14 @@ def refuse_inside_a_workflow() -> None:
             "inside a workflow call hf.start_child(…), hf.send(…), hf.broadcast(…), hf.execute(…) or hf.wait_for(…); "
             "whatever else the engine is to do, do it in an @action",
         )
+
+
+def from_an_action(call: str) -> str:
+    """The fix for what only the code of a workflow may ask for, where an action or a step did: `call` of an engine."""
+    return (
+        "do it in a @hf.workflow, with what the action returns; or open an engine of the same database there, "
+        f"`async with hf.Engine(…) as engine`, and write {call}"
+    )
 
 
 class _Entered:

@@ -18,6 +18,7 @@ import msgspec
 from holdfast.authoring.flow_building import Building, Stage
 from holdfast.authoring.flow_source import NOTHING, UNDEFINED
 from holdfast.core.codec_faithful import MAX_INT, MIN_INT
+from holdfast.core.codec_hooks import is_pydantic_model
 from holdfast.core.errors import PayloadRefused
 from holdfast.core.flow_expressions import Expression
 from holdfast.core.flow_operations import STANDARD_TYPES
@@ -156,22 +157,40 @@ def is_container_hint(hint: Any) -> bool:
     return (typing.get_origin(hint) or hint) in (list, set, dict)
 
 
-def learn_hints(building: Building, hint: Any, seen: set[int] | None = None) -> None:
+def learn_hints(building: Building, hint: Any, seen: dict[int, Any] | None = None) -> None:
     """Values of every type in this annotation, and in the fields of those, may be stored."""
-    seen = set() if seen is None else seen
+    seen = {} if seen is None else seen
     if id(hint) in seen:
         return
-    seen.add(id(hint))
-    if inspect.isclass(hint) and not typing.get_args(hint):
-        if hint in STANDARD_TYPES.values() or qualified_name(hint) in building.types or not is_record_type(hint):
-            return
-        building.learn_type(hint)
-        try:
-            fields = typing.get_type_hints(hint)
-        except Exception:  # an annotation that can't be resolved here names nothing that could be stored
-            return
-        for inner in fields.values():
-            learn_hints(building, inner, seen)
-        return
-    for inner in typing.get_args(hint):
+    seen[id(hint)] = hint  # held, so that no later annotation gets its id
+    inside = _inside_class(building, hint) if _is_class(hint) else _inside_alias(hint)
+    for inner in inside:
         learn_hints(building, inner, seen)
+
+
+def _is_class(hint: Any) -> bool:
+    return inspect.isclass(hint) and not typing.get_args(hint)
+
+
+def _inside_alias(hint: Any) -> list[Any]:
+    """What `Box[int]` is made of, what a name given to another type stands for, what a type variable may be."""
+    names = ("__value__", "__supertype__", "__bound__")
+    others = [getattr(hint, name) for name in names if hasattr(hint, name)]
+    return [typing.get_origin(hint), *typing.get_args(hint), *others, *getattr(hint, "__constraints__", ())]
+
+
+def _inside_class(building: Building, kind: type) -> list[Any]:
+    if kind in STANDARD_TYPES.values() or qualified_name(kind) in building.types:
+        return []
+    if is_record_type(kind):
+        building.learn_type(kind)
+    elif not typing.is_typeddict(kind):
+        return []
+    # A class made of `Box[Price]` has the fields of Box, whose annotations do not name Price.
+    inside = [base for each in kind.__mro__ for base in vars(each).get("__orig_bases__", ())]
+    if is_pydantic_model(kind):  # `Holder[Price]` is a class there, whose annotations do not name Price either
+        inside += [field.annotation for field in kind.model_fields.values()]  # type: ignore[attr-defined]
+    try:
+        return [*inside, *typing.get_type_hints(kind).values()]
+    except Exception:  # an annotation that can't be resolved here names nothing that could be stored
+        return inside

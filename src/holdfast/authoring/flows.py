@@ -1,7 +1,8 @@
 """`@hf.flow`: an async function whose source is compiled to a graph before anything runs.
 
-The function is never executed by the engine: its graph is. Called outside of a run it is plain asyncio, so it can be
-tried and tested like any coroutine; `flow.graph` is what the engine follows, to be drawn, stored and compared.
+The function is never executed by the engine: its graph is. Called in a workflow it is a child run, called in another
+flow a part of that one's graph, and outside of a run plain asyncio, so it can be tried and tested like any coroutine;
+`flow.graph` is what the engine follows, to be drawn, stored and compared.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.authoring.actions import Bound, check_function
+from holdfast.authoring.context import is_running
+from holdfast.authoring.function_calls import Call, running_function
+from holdfast.authoring.functions import child_call
+from holdfast.authoring.plain_run import PlainRun
 from holdfast.authoring.pure import Pure
-from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
+from holdfast.authoring.registry import Definition, Registry, default_registry, own_queue, validated_name
 from holdfast.core.codec import CallCodec
 from holdfast.core.errors import MissingJob, UsageError
 
@@ -81,7 +86,7 @@ class FlowEnvironment:
 
 
 class Flow(Generic[P, R]):
-    """A compiled function. Calling it gives a coroutine that runs it as plain asyncio."""
+    """A compiled function. Calling it gives a coroutine: a child run inside a workflow's run, plain asyncio outside."""
 
     __holdfast__: Definition
     __name__: str
@@ -143,8 +148,12 @@ class Flow(Generic[P, R]):
             self._codec.append(CallCodec(self._fn, name=f"flow {self.name}"))
         return self._codec[0]
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        return self._fn(*args, **kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        run = running_function.get()
+        if run is None or isinstance(run, PlainRun) or is_running():
+            return self._fn(*args, **kwargs)
+        # What it raises comes as it does where the flow is part of another's graph, and in plain asyncio.
+        return run.call(child_call(self, args, kwargs, queue=own_queue(self.queue), unwraps=True))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
         """This flow with these arguments, to be started: `engine.start(flow.bind(order=17))`."""

@@ -27,9 +27,9 @@ from holdfast.core.codec import (
     DEFAULT_LIMIT_BYTES,
     MAX_INT,
     UNTYPED,
-    CallCodec,
     Codecs,
     Encoded,
+    ResultCodec,
     digest,
 )
 from holdfast.core.errors import UsageError
@@ -165,6 +165,7 @@ class ChildCall(msgspec.Struct, frozen=True, kw_only=True):
     """Start another run. `awaits`: gives its result, or raises as `Handle.result` does; otherwise gives its id.
 
     `startable` and `args` are what `resolve_start` takes. `detached`: a cancel of this run leaves the child alone.
+    `queue`: None is this run's own. `unwraps`: what ended the child is raised as it is, without a RunFailed around it.
     """
 
     kind: ClassVar[str] = "child"
@@ -173,11 +174,12 @@ class ChildCall(msgspec.Struct, frozen=True, kw_only=True):
     startable: Any
     args: tuple[Any, ...]
     input_digest: str
-    result_codec: CallCodec | None
+    result_codec: ResultCodec | None
     awaits: bool
     key: str | None = None
     queue: str | None = None
     detached: bool = False
+    unwraps: bool = False
 
     def digest(self) -> str:
         return hashed("child", self.input_digest, _optional(self.key), str(self.detached), str(self.awaits))
@@ -190,7 +192,7 @@ class ChildResult(msgspec.Struct, frozen=True, kw_only=True):
 
     workflow: str
     run_id: str
-    result_codec: CallCodec | None
+    result_codec: ResultCodec | None
 
     @property
     def name(self) -> str:
@@ -321,7 +323,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     until_us: int | None
     shown: tuple[str, ...]
     payloads: dict[str, PayloadType]
-    results: dict[str, CallCodec]
+    results: dict[str, ResultCodec]
 
     @property
     def name(self) -> str:
@@ -371,7 +373,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
         codec: str | None = None,
         *,
         codecs: Codecs = DEFAULT_CODECS,
-        result_codec: CallCodec | None = None,
+        result_codec: ResultCodec | None = None,
     ) -> RunEnded[Any]:
         """The end of a run won. `data` is its result, if it has one, and `result_codec` reads it, if it is known."""
         from holdfast.authoring.conditions import RunEnded

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Never, TypeVar, TypeVarTuple, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, TypeVarTuple, cast, overload
 
 from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.conditions import (
@@ -31,7 +31,7 @@ from holdfast.authoring.conditions import (
     checked_run_id,
     make_wait,
 )
-from holdfast.authoring.context import current, is_running
+from holdfast.authoring.context import current, from_an_action, is_running
 from holdfast.authoring.dag_builder import BuiltDag
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.durations import instant_us, span_us
@@ -50,10 +50,13 @@ from holdfast.authoring.function_calls import (
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.plain_run import PlainRun, outside_a_run
 from holdfast.authoring.registry import Definition, validated_name
-from holdfast.authoring.startable import resolve_start
-from holdfast.core.codec import MAX_INT, CallCodec
+from holdfast.authoring.startable import resolve_start, result_codec_of
+from holdfast.core.codec import MAX_INT, ResultCodec
 from holdfast.core.errors import UsageError
 from holdfast.core.function_operations import Delivered, Queued, Sent
+
+if TYPE_CHECKING:
+    from holdfast.authoring.state_graphs import StateGraph
 
 __all__ = [
     "ChildHandle",
@@ -74,6 +77,7 @@ __all__ = [
 ]
 
 R = TypeVar("R")
+S = TypeVar("S")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -192,7 +196,7 @@ class ChildHandle(Generic[R]):
 
     id: str
     workflow: str
-    result_codec: CallCodec | None = field(repr=False, compare=False)
+    result_codec: ResultCodec | None = field(repr=False, compare=False)
 
     def result(self) -> Call[R]:
         """Its result, once it has ended; RunFailed or RunCancelled if it has none."""
@@ -208,6 +212,16 @@ def start_child(
 def start_child(
     workflow: Dag | BuiltDag, /, *, key: str | None = ..., queue: str | None = ..., detached: bool = ...
 ) -> Call[ChildHandle[None]]: ...
+@overload
+def start_child(
+    workflow: StateGraph[S],
+    state: S | Mapping[str, Any],
+    /,
+    *,
+    key: str | None = ...,
+    queue: str | None = ...,
+    detached: bool = ...,
+) -> Call[ChildHandle[S]]: ...
 @overload
 def start_child(
     workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
@@ -228,7 +242,7 @@ def start_child(  # type: ignore[misc]  # mypy cannot match *Ts with *args
 
     A cancel of this run passes down to its children, unless they are `detached`.
     """
-    run = _run_of("hf.start_child(…)", "use engine.start there")
+    run = _run_of("hf.start_child(…)", from_an_action("engine.start(…, key=hf.current().idempotency_key)"))
     if isinstance(run, PlainRun):
         raise outside_a_run("hf.start_child(…)")
     if not isinstance(detached, bool):
@@ -241,7 +255,7 @@ def start_child(  # type: ignore[misc]  # mypy cannot match *Ts with *args
         startable=workflow,
         args=args,
         input_digest=spec.input_digest,
-        result_codec=target.call if isinstance(target, Workflow | Action) else None,
+        result_codec=result_codec_of(target),
         awaits=False,
         key=None if key is None else validated_name(key, "the key in hf.start_child"),
         queue=spec.queue if queue is None else validated_name(queue, "the queue in hf.start_child"),
@@ -266,7 +280,7 @@ def send(event: Any, payload: Any = None, /, *, to: str | Identified, id: str | 
     Gives `Delivered`, `Queued`, `TargetEnded` or `TargetNotFound`. With an `id`, a second send of it to that run
     changes nothing.
     """
-    run = _run_of("hf.send(…)", "use engine.send there")
+    run = _run_of("hf.send(…)", from_an_action("engine.send(…, id=hf.current().idempotency_key)"))
     known = as_event("hf.send", event, run.registry)
     known.check(payload)
     return run.call(SendCall(event=known, payload=payload, to=checked_run_id("hf.send", to), id=_checked_id(id)))
@@ -286,7 +300,7 @@ def broadcast(
     event: Any, payload: Any = None, /, *, to_all: bool = False, id: str | None = None
 ) -> Call[Delivered | Queued]:
     """Send an event to the run that has waited for it longest, or to all that wait; kept if none does."""
-    run = _run_of("hf.broadcast(…)", "use engine.broadcast there")
+    run = _run_of("hf.broadcast(…)", from_an_action("engine.broadcast(…, id=hf.current().idempotency_key)"))
     known = as_event("hf.broadcast", event, run.registry)
     known.check(payload)
     if not isinstance(to_all, bool):
@@ -296,7 +310,7 @@ def broadcast(
 
 def execute(decider: Any, input: Any, /, *, command_id: str | None = None) -> Call[None]:
     """Give an input to a decider, once however often this run is replayed."""
-    run = _run_of("hf.execute(…)", "use engine.execute there")
+    run = _run_of("hf.execute(…)", from_an_action("engine.execute(…, command_id=hf.current().idempotency_key)"))
     definition = getattr(decider, "__holdfast__", None)
     if isinstance(decider, str):
         name = validated_name(decider, "the decider in hf.execute")

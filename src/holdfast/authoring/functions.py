@@ -12,18 +12,21 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.actions import UNSET, Bound, Unset, check_function
-from holdfast.authoring.context import current, entered_function, is_running
+from holdfast.authoring.context import current, entered_function, from_an_action, is_running
 from holdfast.authoring.function_calls import Call, ChildCall, request_to_go_on, running_function
 from holdfast.authoring.plain_run import PlainRun
-from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
+from holdfast.authoring.registry import Definition, Registry, default_registry, own_queue, validated_name
 from holdfast.core.codec import MAX_INT, CallCodec
 from holdfast.core.errors import UsageError
 from holdfast.core.graph import known_names
 
-__all__ = ["Workflow", "workflow"]
+if TYPE_CHECKING:
+    from holdfast.authoring.flows import Flow
+
+__all__ = ["Workflow", "child_call", "workflow"]
 
 # Recorded with a run: how asyncio schedules differs a little between versions, and a history is replayed by one.
 PYTHON: Final = f"python {sys.version_info.major}.{sys.version_info.minor}"
@@ -44,7 +47,7 @@ class Workflow(Generic[P, R]):
     fn: Callable[P, Coroutine[Any, Any, R]]
     """The plain function."""
     queue: str | None
-    """The queue of its runs, unless the start names one; None is the default queue."""
+    """The queue of its runs, unless the start names one; None is the default queue, for a child its parent's."""
     registered_queue: str | None
     """Its queue without what `options` changed for one call."""
 
@@ -60,7 +63,7 @@ class Workflow(Generic[P, R]):
         self.__holdfast__ = definition
         self.name = definition.name
         self.fn = fn
-        self.queue = self.registered_queue = queue
+        self.queue = self.registered_queue = own_queue(queue)
         self._registry = registry
         # Shared with the copies that options() makes, so that hints are read once for all of them.
         self._codec: list[CallCodec] = []
@@ -79,7 +82,7 @@ class Workflow(Generic[P, R]):
         if is_running():
             raise UsageError(
                 f"workflow {self.name} was called inside {current().node.name}, where nothing of it could be recorded",
-                hint=f"call {self.name} from a workflow, or start it there with engine.start(…)",
+                hint=from_an_action(f"engine.start({self.name}, …, key=hf.current().idempotency_key)"),
             )
         run = running_function.get()
         if run is None or isinstance(run, PlainRun):
@@ -88,16 +91,7 @@ class Workflow(Generic[P, R]):
 
     def child_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ChildCall:
         """The request that a call inside a run makes."""
-        data = self.call.encode_call(args, kwargs, limit=MAX_INT)
-        return ChildCall(
-            name=self.name,
-            startable=Bound(self, args, kwargs) if kwargs else self,
-            args=() if kwargs else args,
-            input_digest=self.call.input_digest(data),
-            result_codec=self.call,
-            awaits=True,
-            queue=self.queue,
-        )
+        return child_call(self, args, kwargs, queue=self.queue)
 
     async def outside(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it as plain asyncio: nothing is recorded, rollbacks and continue_as do what they say."""
@@ -149,6 +143,28 @@ class Workflow(Generic[P, R]):
                 f"workflow {self.name} cannot be called like this: {error}",
                 hint=f"its signature is {self.name}{signature}",
             ) from None
+
+
+def child_call(
+    target: Workflow[..., Any] | Flow[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    queue: str | None,
+    unwraps: bool = False,
+) -> ChildCall:
+    """The request that a call of a workflow or a flow makes inside a run."""
+    data = target.call.encode_call(args, kwargs, limit=MAX_INT)
+    return ChildCall(
+        name=target.name,
+        startable=Bound(target, args, kwargs) if kwargs else target,
+        args=() if kwargs else args,
+        input_digest=target.call.input_digest(data),
+        result_codec=target.call,
+        awaits=True,
+        queue=queue,
+        unwraps=unwraps,
+    )
 
 
 class WorkflowDecorator(Protocol):

@@ -9,6 +9,7 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import wraps
 from typing import Any, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.context import ACTION_LOGGER, ContextLogger
@@ -171,11 +172,13 @@ class NodeContext:
     async def record(self, name: str, request: object, call: Callable[[], Any]) -> Any:
         """What the call gave, recorded with its request: made once, and answered from the record ever after.
 
-        `call` is a function without arguments, plain or async. A plain one that waits holds up the event loop: make the
+        `call` is a function without arguments, plain or async; if it says what it returns, that may be of any type that
+        can be stored. A plain one that waits holds up the event loop: make the
         node a plain `def` for it, with `record_blocking`.
         """
         self._check_call(name, call, "record")
 
+        @wraps(call, updated=())  # its annotation is how the answer is stored
         async def calling() -> Any:
             given = call()
             return await given if inspect.isawaitable(given) else given
@@ -186,6 +189,7 @@ class NodeContext:
         """`record` for a node that is a plain `def`."""
         self._check_call(name, call, "record_blocking")
 
+        @wraps(call, updated=())
         def calling() -> Any:
             given: Any = call()
             if inspect.isawaitable(given):

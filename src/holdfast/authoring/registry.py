@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.actions import Action
     from holdfast.authoring.events import Event
 
-__all__ = ["Definition", "Place", "Registered", "Registry", "default_registry", "validated_name"]
+__all__ = ["Definition", "Place", "Registered", "Registry", "default_registry", "own_queue", "validated_name"]
 
 LONGEST_NAME = 255
 
@@ -203,6 +203,10 @@ class Registry:
         """Every workflow name whose runs a worker with this registry can go on with, actions included."""
         return frozenset(self._workflows) | frozenset(self._actions)
 
+    def has_code_of(self, workflow: str) -> bool:
+        """Whether it is one of `known_workflows`."""
+        return workflow in self._workflows or workflow in self._actions
+
     def known_actions(self) -> frozenset[str]:
         """Every action name that a worker with this registry can run."""
         return frozenset(self._actions)
@@ -241,6 +245,11 @@ def validated_name(name: object, owner: str) -> str:
         odd = next(character for character in name if not character.isprintable())
         raise UsageError(f"the name {name!r} of {owner} holds the unprintable character {odd!r}", hint=fix)
     return name
+
+
+def own_queue(queue: str | None) -> str | None:
+    """The queue that a definition has of its own; None for the default one, which draws no child from its parent's."""
+    return None if queue == "default" else queue
 
 
 def _place_of_class(thing: Callable[..., object]) -> tuple[str, int]:

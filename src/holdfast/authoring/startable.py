@@ -16,8 +16,9 @@ from holdfast.authoring.actions import Action, Bound
 from holdfast.authoring.dags import Dag, OnFailure
 from holdfast.authoring.flows import Flow
 from holdfast.authoring.functions import PYTHON, Workflow
-from holdfast.authoring.registry import Registry
-from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, digest
+from holdfast.authoring.registry import Registry, own_queue
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, ResultCodec, digest
+from holdfast.core.codec_unset import unnoted
 from holdfast.core.errors import DagError, GraphError, PayloadTooLarge, UnknownWorkflow, UsageError
 from holdfast.core.graph import Graph, Node, NodePolicy, known_names
 from holdfast.core.state_outcomes import joined
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.deciders import Decider
     from holdfast.authoring.state_graphs import StateGraph
 
-__all__ = ["StartSpec", "check_jobs", "graph_of_action", "is_state_graph", "resolve_start"]
+__all__ = ["StartSpec", "check_jobs", "graph_of_action", "is_state_graph", "resolve_start", "result_codec_of"]
 
 STARTABLE = (
     "an instance of an hf.Dag class, what DagBuilder.build() gives, a workflow, an action or a template with its "
@@ -42,7 +43,8 @@ class StartSpec(msgspec.Struct, frozen=True, kw_only=True):
     `input_digest` is equal for equal inputs, whatever their bytes: it decides whether a key is used for
     the same start again (I12). `source` says where the graph will be read from at each decision: the
     class or the action that is registered as `workflow`, or, when it was built, `document`, its frozen
-    nodes (I27); a function has no graph. `queue` is the definition's own, for a start that names none.
+    nodes (I27); a function has no graph. `queue` is the definition's own, for a start that names none;
+    None is that of the parent, or the default one.
     `override` is the policy given with `.options(…)` for this run alone; the graph holds it
     already, but code read later does not, so it has to be stored with the run.
     """
@@ -254,9 +256,16 @@ def _of_flow(
         graph=None,
         source="flow",
         on_failure="fail",
-        queue=flow.queue,
+        queue=own_queue(flow.queue),
         version=flow.graph.signature,
     )
+
+
+def result_codec_of(definition: object) -> ResultCodec | None:
+    """What reads the results of its runs; None if it has none, or nobody here knows the definition."""
+    if isinstance(definition, Action | Workflow | Flow):
+        return definition.call
+    return definition.state_type if is_state_graph(definition) else None
 
 
 def is_state_graph(thing: object) -> TypeGuard[StateGraph[Any]]:
@@ -295,12 +304,12 @@ def _of_state_graph(
         workflow=graph.name,
         model="graph",
         input=data,
-        input_digest=digest(joined(state)),
+        input_digest=digest(unnoted(joined(state))),
         codec=codecs.default.tag,
         graph=None,
         source="graph",
         on_failure="fail",
-        queue=graph.queue,
+        queue=own_queue(graph.queue),
         version=graph.signature,
     )
 

@@ -14,14 +14,15 @@ import msgspec
 
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.routes import Goto, Many, Send, Stop
-from holdfast.authoring.state_fields import CANONICAL, Written
+from holdfast.authoring.state_fields import Written, canonical
 from holdfast.authoring.state_graphs import StateGraph
 from holdfast.authoring.state_nodes import Edge, GraphNode
 from holdfast.authoring.state_subgraphs import subgraph_delta, subgraph_input
 from holdfast.authoring.state_types import StateType
 from holdfast.authoring.state_validation import unknown_node
 from holdfast.core.authors_line import authors_line
-from holdfast.core.codec import JSON, UNTYPED, Codecs, is_labelled, labelled, unlabelled
+from holdfast.core.codec import JSON, Codecs, decode_stored_result, is_labelled, labelled, unlabelled
+from holdfast.core.codec_faithful import short
 from holdfast.core.errors import GraphError
 from holdfast.core.state_outcomes import NOTHING, Fields, Outcome, Route, Sent, joined, split, with_sent
 from holdfast.models.state_code import NodePlan
@@ -105,9 +106,8 @@ class BoundGraph:
     # -- its state
 
     def initial(self, data: bytes, codec: str) -> dict[str, bytes]:
-        if codec != JSON.tag:
-            data = CANONICAL.default.encode(self.codecs.of(codec).decode(data, UNTYPED))
-        return self.state_type.complete(split(data), f"the input of graph {self.name!r}")
+        fields = split(canonical(data, codec, self.codecs))
+        return self.state_type.complete(fields, f"the input of graph {self.name!r}")
 
     def encode(self, state: object, whose: str) -> dict[str, bytes]:
         """A whole state as fields, with its defaults; `whose` says in an error what it is."""
@@ -126,7 +126,7 @@ class BoundGraph:
 
     def read_result(self, stored: bytes) -> Any:
         """The state that a run ended with, as the caller is to receive it."""
-        return self.state_type.decode(split(self.unseal(stored)))
+        return decode_stored_result(self.state_type, self.codecs, stored)
 
     def seal(self, data: bytes) -> bytes:
         codec = self.codecs.default
@@ -136,7 +136,7 @@ class BoundGraph:
         if not is_labelled(stored):
             return stored
         written = unlabelled(stored)
-        return CANONICAL.default.encode(self.codecs.of(written.codec).decode(written.data, UNTYPED))
+        return canonical(written.data, written.codec, self.codecs)
 
     # -- deciding
 
@@ -269,7 +269,7 @@ class BoundGraph:
             return self.state_type.encode_whole(send.state, whose, self.limit)
         if not isinstance(send.state, Mapping):
             raise GraphError(
-                f"{whose} is {send.state!r:.80}, a {type(send.state).__name__}", hint="send a dict of fields"
+                f"{whose} is {short(send.state)}, a {type(send.state).__name__}", hint="send a dict of fields"
             )
         return self.state_type.encode_part(send.state, whose, self.limit)
 

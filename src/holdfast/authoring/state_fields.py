@@ -13,12 +13,12 @@ import msgspec
 
 from holdfast.authoring.state_laws import Law
 from holdfast.core.authors_line import authors_line
-from holdfast.core.codec import DEFAULT_LIMIT_BYTES, JSON, Codecs
+from holdfast.core.codec import DEFAULT_LIMIT_BYTES, JSON, UNTYPED, Codecs
 from holdfast.core.codec_hooks import decode_hook, encode_hook
 from holdfast.core.codec_shape import display, shape_of
 from holdfast.core.errors import ConflictingWrites, GraphError, PayloadRefused, PayloadTooLarge
 
-__all__ = ["CANONICAL", "Field", "Wrapping", "Written"]
+__all__ = ["CANONICAL", "Field", "Wrapping", "Written", "canonical"]
 
 Written = tuple[str, bytes]
 """A node, and what it gave for a field."""
@@ -43,6 +43,11 @@ class _CanonicalJson:
 
 
 CANONICAL: Final = Codecs(_CanonicalJson())
+
+
+def canonical(data: bytes, codec: str, codecs: Codecs) -> bytes:
+    """What a process wrote with this codec, as canonical JSON; what is JSON was canonical when it was written."""
+    return data if codec == JSON.tag else CANONICAL.default.encode(codecs.of(codec).decode(data, UNTYPED))
 
 
 class Wrapping:
@@ -122,8 +127,9 @@ class Field:
         try:
             return self.decode(data)
         except PayloadRefused as refused:
+            why = refused.__cause__ or refused.message
             raise PayloadRefused(
-                f"{where} does not fit its annotation {display(self.annotation)}: {refused.__cause__}",
+                f"{where} does not fit its annotation {display(self.annotation)}: {why}",
                 hint=f"give a value of type {display(self.annotation)}, as JSON",
             ) from refused.__cause__
 

@@ -18,14 +18,15 @@ from typing import Annotated, Any, Final, NotRequired, Required, get_args, get_o
 import msgspec
 
 from holdfast.authoring import state_models
-from holdfast.authoring.state_fields import Field
+from holdfast.authoring.state_fields import Field, canonical
 from holdfast.authoring.state_laws import Law, Reducer, law_of, takes_two
 from holdfast.authoring.type_parameters import names_around
-from holdfast.core.codec import DEFAULT_LIMIT_BYTES
+from holdfast.core import quoting
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, JSON, Codecs
 from holdfast.core.codec_hooks import is_pydantic_model
 from holdfast.core.errors import GraphError
 from holdfast.core.graph import known_names
-from holdfast.core.state_outcomes import Fields
+from holdfast.core.state_outcomes import Fields, split
 
 __all__ = ["StateType", "names_near"]
 
@@ -120,10 +121,15 @@ class StateType:
         except Exception as error:
             lacking = [name for name in self.fields if name not in values]
             told = f"; it has no value for {', '.join(map(repr, lacking))}" if lacking else ""
+            why = f"{type(error).__name__}: {quoting.text_of(error)}"
             raise GraphError(
-                f"a state of {self.name} cannot be made of its fields: {type(error).__name__}: {error}{told}",
+                f"a state of {self.name} cannot be made of its fields: {why}{told}",
                 hint="give new fields a default, and let the class accept what its reducers and nodes give",
-            ) from error
+            ) from quoting.cause(error)
+
+    def decode_result(self, data: bytes, codec: str | None = None, *, codecs: Codecs | None = None) -> Any:
+        """The state that a run ended with, as the caller is to receive it."""
+        return self.decode(split(canonical(data, codec or JSON.tag, codecs or DEFAULT_CODECS)))
 
     def unknown(self, name: object, whose: str) -> GraphError:
         """The refusal of a field that the state lacks."""

@@ -18,6 +18,7 @@ from typing import Any, Final, cast, get_origin
 import msgspec
 
 from holdfast.authoring.type_parameters import members_of_union
+from holdfast.core import quoting
 from holdfast.core.codec import JSON, Codecs
 from holdfast.core.codec_faithful import record_difference
 from holdfast.core.codec_hooks import decode_hook, encode_hook, is_pydantic_model
@@ -208,7 +209,7 @@ class Variants:
             raise PayloadRefused(
                 f"{who} does not say which {self.role} it is: {_text(trouble)}",
                 hint=f'it has to be an object with "{TAG_FIELD}", one of {self.names}',
-            ) from trouble
+            ) from quoting.cause(trouble)
         if name not in self.by_name:
             raise self._unknown(name, who, version)
         return name
@@ -228,7 +229,9 @@ class Variants:
         try:
             return self.by_name[name].from_plain(plain)
         except Exception as trouble:
-            raise PayloadRefused(f"{where} does not decode to {name}: {_text(trouble)}", hint=hint) from trouble
+            raise PayloadRefused(f"{where} does not decode to {name}: {_text(trouble)}", hint=hint) from quoting.cause(
+                trouble
+            )
 
     def from_mapping(self, given: object) -> Any:
         """The value that an untyped caller describes: a mapping with "type" and the fields; UsageError otherwise."""
@@ -261,7 +264,7 @@ class Variants:
                 f"{self._where(variant.name)} cannot be made of {_named(given)}: {_text(trouble)}",
                 hint=f"give the fields of {variant.kind.__name__} as JSON has them"
                 + (f": {', '.join(sorted(variant.fields))}" if variant.fields else ""),
-            ) from trouble
+            ) from quoting.cause(trouble)
 
     def _shape(self, variant: Variant) -> Shape:
         shape = self._shapes.get(variant.name)
@@ -290,7 +293,7 @@ def _named(given: Mapping[Any, Any]) -> str:
 
 
 def _text(trouble: Exception) -> str:
-    return " ".join(str(trouble).split())[:300]
+    return quoting.text_of(trouble)[:300]
 
 
 def _variant(member: object, where: str) -> Variant:

@@ -47,7 +47,9 @@ async def cancel(options: Options, run: str, force: bool) -> None:
         if not changed and status not in ("cancelled", "cancelling"):
             raise Failure(
                 f"run {row.id} of {row.workflow} was not cancelled: it is {status}",
-                hint="a run that has ended never changes again",
+                hint="nothing of it runs any more"
+                if status == "failed"
+                else "a run that has completed never changes again",
                 code=FAILED,
             )
         said = f"run {row.id} is {status}" if changed else f"run {row.id} was {status} already"

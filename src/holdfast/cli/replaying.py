@@ -38,6 +38,9 @@ async def query(options: Options, run: str, name: str) -> None:
     """
     async with opened(options) as engine:
         row = await find_run(engine, run)
+        if row.model != "function":
+            told = f"run {row.id} of {row.workflow} is no function"
+            raise Failure(told, hint="only workflows expose anything", code=USAGE)
         _require_code(engine, row)
         value = await engine.get(row.id).query(name)
     if options.as_json:
@@ -94,7 +97,9 @@ def _require_code(engine: Engine, row: Run) -> None:
         raise Failure(
             f"run {row.id} of {row.workflow} is neither a function nor a state graph, so that there is nothing to "
             "replay",
-            hint=f"`holdfast verify {row.id}` checks the record of a DAG",
+            hint=f"`holdfast verify {row.id}` checks the record of a DAG"
+            if row.model == "dag"
+            else f"`holdfast show {row.id}` shows what it did",
             code=USAGE,
         )
     if not isinstance(engine.definitions.thing(row.workflow), Workflow):

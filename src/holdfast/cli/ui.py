@@ -60,8 +60,9 @@ async def ui(
     operates all there is; only starting workflows needs their code.
     """
     from holdfast.cli.logs import show_operations
+    from holdfast.core.secret_names import SECRETS
     from holdfast.web import serve
-    from holdfast.web.redaction import DEFAULT_PATTERNS, pattern_of
+    from holdfast.web.redaction import pattern_of
 
     def ready(address: str) -> None:
         announce(options, address)
@@ -77,7 +78,7 @@ async def ui(
             port=port,
             token_file=token_file,
             allowed_hosts=allowed_hosts,
-            redact=[*DEFAULT_PATTERNS, *map(pattern_of, redact)],
+            redact=[*SECRETS, *map(pattern_of, redact)],
             readonly=readonly,
             ready=ready,
             stop=stop_on_signals(),

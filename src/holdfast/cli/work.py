@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+from typing import Any
 
 import click
 
 from holdfast.cli.failures import USAGE, Failure
 from holdfast.cli.options import Options, asynchronous, common_options, opened, pass_options
+
+LAST_CHANCE_SECONDS = 1.0
 
 
 @click.command()
@@ -66,7 +70,21 @@ async def worker(
 
             install_from_environment(os.environ)
         await engine.run_worker(queues=queues or ("default",), concurrency=concurrency, handle_signals=True)
-    logging.getLogger("holdfast.cli").info("stopped")
+    log = logging.getLogger("holdfast.cli")
+    log.info("stopped")
+    if deaf := await those_who_do_not_stop():
+        # Their work was given back. Python would wait for them for ever, and so would whoever deploys.
+        log.warning("left behind what ignores that it was asked to stop: %d", len(deaf))
+        logging.shutdown()
+        os._exit(0)
+
+
+async def those_who_do_not_stop() -> set[asyncio.Task[Any]]:
+    """Tasks of this loop that ignore a cancel."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    return (await asyncio.wait(left, timeout=LAST_CHANCE_SECONDS))[1] if left else set()
 
 
 def refuse_nothing_to_do(names: tuple[str, ...]) -> None:

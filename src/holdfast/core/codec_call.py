@@ -14,7 +14,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from inspect import Parameter
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ _OPEN_PEEK: Final = types.GenericAlias(tuple, (list[Any], dict[str, Any]))
 _FORMS_LIMIT: Final = 256
 _AROUND: Final = -2  # the two containers of the document do not count as levels of the user's value
 _VARIADIC: Final = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_AWAITED: Final = (Awaitable, Coroutine)
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -302,6 +303,20 @@ class CallCodec:
             self._codecs.write(value, shape, f"argument {name!r} of {self._name}", MAX_INT)
         except PayloadRefused as exact:
             raise exact from refused.__cause__
+
+
+def returned_type(function: Callable[..., object]) -> object:
+    """What a function says that calling it, or awaiting that, gives; UNTYPED if that is nothing that can be stored."""
+    target = inspect.unwrap(function)
+    if isinstance(target, types.FunctionType) and not target.__annotations__:  # a lambda has none
+        return UNTYPED
+    try:
+        annotation = _hints(target, "a call", None).get("return", UNTYPED)
+        if typing.get_origin(annotation) in _AWAITED:
+            annotation = typing.get_args(annotation)[-1]
+        return shape_of(annotation, "a call").annotation
+    except (UsageError, PayloadRefused):  # a name of type checkers only, a protocol, a class of another library
+        return UNTYPED
 
 
 def _is_call(read: object) -> bool:

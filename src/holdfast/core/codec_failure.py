@@ -7,35 +7,45 @@ kept is left out. Records are always JSON, whatever codec the payloads use, so t
 
 from __future__ import annotations
 
-import ast
 import builtins
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from types import TracebackType
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import msgspec
 
+from holdfast.core import quoting
 from holdfast.core.authors_line import is_ours
-from holdfast.core.codec_faithful import plain_fault
+from holdfast.core.codec_failure_parts import (
+    CARRIED,
+    LEFT_OUT,
+    RECORDED,
+    STAND_IN,
+    hides,
+    made_plainly,
+    parts_of,
+    read_arguments,
+    read_typed,
+    set_attribute,
+    unmade,
+)
 from holdfast.core.errors import HoldfastError, RemoteError, RunFailed
 
 MESSAGE_LIMIT: Final = 8_000
 TRACEBACK_LIMIT: Final = 16_000
 _EARLIER_MESSAGE_LIMIT: Final = 1_000
-_ARGS_LIMIT: Final = 16_000
 _NOTE_LIMIT: Final = 4_000
-_RECORDED: Final = "Its traceback, as it was recorded:"
 _CAUSES: Final = 5
 _MEMBERS: Final = 50
 _NESTED_GROUPS: Final = 3
 _EARLIER: Final = 100
 _EARLIER_WITH_TRACEBACK: Final = 3
 _OURS: Final = f"{HoldfastError.__module__}.{HoldfastError.__qualname__}"
-_CARRIED: Final = "__attempts__"
-STAND_IN: Final = "__stands_in_for__"  # what marks a class that is made here under another one's name
-
+_FIX: Final = ". Fix: "
+_TOLD: Final = "__told__"  # the text of an exception whose class is not here
 
 KnownClasses = Callable[[str], type | None]
 """From a qualified name to the class, or None where this process does not have it."""
@@ -57,7 +67,21 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     args: list[object] | None = None
     literal: str | None = None
     """The arguments as Python writes them, where JSON can't hold them and this can: bytes, tuples, lone surrogates."""
+    packed: list[object] | None = None
+    """The arguments as a flow writes its values, where neither of the two can hold them: Decimals, dates, UUIDs."""
+    exact: bool = False
+    """Whether arguments and attributes are the exception's own, so that its constructor, which might make others of
+    them, is not called. Not so in rows of older versions, and if the class has a `__reduce__` of its author's."""
     state: dict[str, object] | None = None
+    typed: dict[str, object] | None = None
+    """Attributes as a flow writes its values: those that JSON can't hold, and those in slots."""
+    cause_as: tuple[str, ...] = ()
+    """Attributes that are the cause."""
+    left_out: tuple[str, ...] = ()
+    """Attributes that could not be kept."""
+    at_home: bool | None = None
+    """Whether the process that recorded it had the code of the run's workflow: then a function has its class, though
+    the process that replays it may not have loaded it yet. None in rows of older versions."""
     cause: ErrorRecord | None = None
     earlier: tuple[ErrorRecord, ...] = ()
     members: tuple[ErrorRecord, ...] = ()
@@ -66,51 +90,70 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def fact(self) -> str:
         """The message without the fix that an error of ours ends with."""
-        return self.message.partition(". Fix: ")[0] if _OURS in (self.qualified, *self.bases) else self.message
+        return self.message.partition(_FIX)[0] if _OURS in (self.qualified, *self.bases) else self.message
+
+    @property
+    def fix(self) -> str:
+        """What an error of ours ends with."""
+        return self.message.removeprefix(self.fact).removeprefix(_FIX)
 
     @property
     def arguments(self) -> tuple[object, ...] | None:
         """What the exception's `args` were; None if that could not be kept."""
-        if self.args is not None or self.literal is None:
-            return None if self.args is None else tuple(self.args)
-        try:
-            read = ast.literal_eval(self.literal)
-        except Exception:  # the row was changed by hand or damaged
-            return None
-        return read if isinstance(read, tuple) else None
+        return read_arguments(self.args, self.literal, self.packed)
 
-    def to_exception(self, known: KnownClasses = lambda qualified: None) -> Exception:
+    @property
+    def attributes(self) -> dict[str, object]:
+        """What Python code had set on it, as far as that could be kept."""
+        return {**(self.state or {}), **read_typed(self.typed)}
+
+    def to_exception(self, known: KnownClasses = lambda qualified: None, *, at_home: bool | None = None) -> Exception:
         """The exception with its own type and message if its class is built in or `known`; else RemoteError.
 
         `known` maps a qualified name to a class. The result has its cause as `__cause__`, and where it was raised as a
-        note: the frames are gone. It has those attributes that were JSON's own types.
+        note: the frames are gone. It has those attributes that could be kept. With `at_home`, which a function is
+        given, what it catches does not depend on whether its class is loaded yet (G8): see `_in_its_place`.
         """
-        exception = self._rebuilt(known) or RemoteError(self.type, self.message, self.traceback)
+        exception = self._rebuilt(known, at_home)
+        if exception is None and at_home is not None:
+            exception = self._in_its_place(known, at_home)
+        if exception is None:
+            exception = RemoteError(self.type, self.message, self.traceback)
         self._note_where(exception)
         if self.cause is not None and exception.__cause__ is None:
-            exception.__cause__ = self.cause.to_cause(known)
-        if isinstance(exception, RunFailed) and exception.cause is None and exception.__cause__ is not None:
-            exception.cause = exception.__cause__
-            exception.attempts = () if self.cause is None else self.cause.attempts(exception.cause, known)
+            exception.__cause__ = self.cause.to_cause(known, at_home=at_home)
+        for name in self.cause_as:
+            with suppress(Exception):
+                set_attribute(exception, name, exception.__cause__)
+        if isinstance(exception, RunFailed):
+            exception.cause, exception.attempts = exception.__cause__, ()
+            if exception.cause is not None and self.cause is not None:
+                exception.attempts = self.cause.attempts(exception.cause, known, at_home=at_home)
         if self.earlier:
             with suppress(Exception):  # a class may forbid it
-                exception.__dict__[_CARRIED] = self.earlier
+                exception.__dict__[CARRIED] = self.earlier
         return exception
 
-    def to_cause(self, known: KnownClasses = lambda qualified: None) -> BaseException:
+    def to_cause(self, known: KnownClasses = lambda qualified: None, *, at_home: bool | None = None) -> BaseException:
         """As `to_exception`, for what is told and never raised: SystemExit and its like may be themselves there."""
         with suppress(Exception):
-            kind = self._class(known)
+            kind = self._class(self.qualified, known)
             if kind is not None and not issubclass(kind, Exception):
                 told = kind(*(self.arguments or ()))
                 if type(told) is kind and _message(told) == self.message:
                     self._note_where(told)
                     return told
-        return self.to_exception(known)
+        return self.to_exception(known, at_home=at_home)
 
-    def attempts(self, last: BaseException, known: KnownClasses = lambda qualified: None) -> tuple[BaseException, ...]:
+    def attempts(
+        self,
+        last: BaseException,
+        known: KnownClasses = lambda qualified: None,
+        *,
+        at_home: bool | None = None,
+    ) -> tuple[BaseException, ...]:
         """What each attempt raised, the oldest first; `last` is this record's own exception."""
-        return (*(each.to_exception(known) for each in self.earlier), last)
+        return (*(each.to_exception(known, at_home=at_home) for each in self.earlier), last)
 
     def stand_in(self, kind: ExceptionClass) -> Exception | None:
         """An exception of this class with the recorded message, made without calling its constructor.
@@ -121,58 +164,142 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         for arguments in (self.arguments, (self.message,)):
             if arguments is not None:
                 with suppress(Exception):
-                    exception = self._with_state(kind.__new__(kind), arguments)
+                    exception = self._with_state(self._unmade(kind), arguments)
                     if self._is_told_by(exception, kind):
                         return exception
         with suppress(Exception):  # its text is made of what was not kept, so that the recorded one is put in its place
-            names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, STAND_IN: kind}
-            names["__str__"] = _first_argument
-            speaking: ExceptionClass = type(kind.__name__, (kind,), names)
-            exception = self._with_state(speaking.__new__(speaking), (self.message,))
+            speaking: ExceptionClass = type(kind.__name__, (kind,), _names_of(kind) | {"__str__": _first_argument})
+            exception = self._with_state(self._unmade(speaking), (self.message,))
             if self._is_told_by(exception, speaking):
                 return exception
         return None
 
-    def _rebuilt(self, known: KnownClasses) -> Exception | None:
+    def _rebuilt(self, known: KnownClasses, at_home: bool | None) -> Exception | None:
         try:
-            kind = self._class(known)
+            kind = self._class(self.qualified, known)
             if kind is None or not issubclass(kind, Exception):
                 return None
             if self.members:
                 if kind is not ExceptionGroup:
                     return None
                 message = str((self.state or {})["message"])
-                group = ExceptionGroup(message, [each.to_exception(known) for each in self.members])
+                members = [each.to_exception(known, at_home=at_home) for each in self.members]
+                group = ExceptionGroup(message, members)
                 return group if self._is_told_by(group, kind) else None
+            kind = _without(kind, self.left_out)
         except Exception:
             return None
         if self.arguments is not None:
             with suppress(Exception):
-                exception = self._with_state(kind(*self.arguments))
+                made = made_plainly(kind, self.arguments) if self.exact else kind(*self.arguments)
+                exception = self._with_state(made)
                 # A class that makes its message from other arguments would now say something else than it said.
                 if self._is_told_by(exception, kind):
                     return exception
         return self.stand_in(kind)
 
-    def _class(self, known: KnownClasses) -> AnyExceptionClass | None:
-        module, _, name = self.qualified.rpartition(".")
-        kind = getattr(builtins, name, None) if module == "builtins" else known(self.qualified)
+    def _in_its_place(self, known: KnownClasses, at_home: bool) -> Exception | None:
+        """What stands for an exception whose class is not here: also an instance of those of its bases that are.
+
+        What a function's code can name is loaded wherever it runs, so that `except` does the same with this as with the
+        original, which another process may have raised there. If the class came from the function's own program this
+        is no RemoteError, as the original was none, and has its name, text, arguments and attributes.
+        """
+        for start in range(len(self.bases)):  # a base that nothing can be derived from is passed over
+            with suppress(Exception):
+                nearest: list[ExceptionClass] = []
+                for kind in (self._class(qualified, known) for qualified in self.bases[start:]):
+                    if kind is not None and issubclass(kind, Exception):
+                        nearest += () if any(issubclass(each, kind) for each in nearest) else (kind,)
+                if nearest:
+                    return self._likeness(tuple(nearest)) if at_home else self._remote(tuple(nearest))
+        return None
+
+    def _likeness(self, bases: tuple[ExceptionClass, ...]) -> Exception:
+        kind = _without(_class_in_its_place(self.type, self.qualified, self.bases, bases), self.left_out)
+        exception, kept = self._with_state(unmade(kind), (self.message,)), self.arguments
+        with suppress(Exception):
+            exception = self._with_state(made_plainly(kind, exception.args if kept is None else kept))
+        set_attribute(exception, _TOLD, self.message)
+        return exception
+
+    def _remote(self, bases: tuple[ExceptionClass, ...]) -> Exception:
+        told = RemoteError(self.type, self.message, self.traceback)
+        bases = tuple(kind for kind in bases if not issubclass(RemoteError, kind))
+        if not bases:
+            return told
+        kind: ExceptionClass = type(RemoteError.__name__, (RemoteError, *bases), _names_of(RemoteError))
+        exception = unmade(kind)  # no constructor of theirs: it would set attributes of its own
+        exception.args = told.args
+        exception.__dict__.update(told.__dict__)
+        return exception
+
+    def _class(self, qualified: str, known: KnownClasses) -> AnyExceptionClass | None:
+        module, _, name = qualified.rpartition(".")
+        kind = getattr(builtins, name, None) if module == "builtins" else known(qualified)
         return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None
+
+    def _unmade(self, kind: ExceptionClass) -> Exception:
+        return unmade(kind) if self.exact else kind.__new__(kind)
 
     def _with_state(self, exception: Exception, arguments: tuple[object, ...] | None = None) -> Exception:
         if arguments is not None:
             exception.args = arguments
         if self.state:
             exception.__dict__.update(self.state)
+        for name, value in read_typed(self.typed).items():
+            set_attribute(exception, name, value)
         return exception
 
     def _note_where(self, exception: BaseException) -> None:
         if "\n  File " in self.traceback:  # else it was never raised
             with suppress(Exception):  # a class may forbid it
-                exception.add_note(f"{_RECORDED}\n{_cut(self.traceback.rstrip(), _NOTE_LIMIT)}")
+                exception.add_note(f"{RECORDED}\n{_cut(self.traceback.rstrip(), _NOTE_LIMIT)}")
 
     def _is_told_by(self, exception: Exception, kind: ExceptionClass) -> bool:
         return type(exception) is kind and _message(exception) == self.message
+
+
+def _names_of(kind: AnyExceptionClass) -> dict[str, object]:
+    """For a class that is made here under the name of this one."""
+    stands_for = vars(kind).get(STAND_IN, kind)
+    return {"__module__": kind.__module__, "__qualname__": kind.__qualname__, STAND_IN: stands_for}
+
+
+@lru_cache(maxsize=256)
+def _class_in_its_place(
+    name: str, qualified: str, bases: tuple[str, ...], nearest: tuple[ExceptionClass, ...]
+) -> ExceptionClass:
+    """One for all exceptions of a class: code may compare their types."""
+    module, _, last = qualified.rpartition(".")
+    names: dict[str, object] = {"__module__": module, "__qualname__": last, STAND_IN: bases, "__slots__": (_TOLD,)}
+    return type(name, nearest, names | {"__str__": _told})
+
+
+def _without(kind: ExceptionClass, left_out: tuple[str, ...]) -> ExceptionClass:
+    """The class, or a likeness of it where it would show values of its own for attributes that were not kept."""
+    hidden = tuple(name for name in left_out if hides(kind, name))
+    if not hidden:
+        return kind
+    names = _names_of(kind) | {LEFT_OUT: hidden} | {name: property(_Missing(name)) for name in hidden}
+    return type(kind.__name__, (kind,), names)
+
+
+class _Missing:
+    """What is said of an attribute that was not kept."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, exception: Exception) -> object:
+        raise AttributeError(
+            f"{self._name} of this {type(exception).__name__} was not kept: a record of a failure "
+            "holds values of Python's own types"
+        )
+
+
+def _told(exception: Exception) -> str:
+    return str(getattr(exception, _TOLD))
 
 
 def _first_argument(exception: Exception) -> str:
@@ -183,9 +310,17 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(ErrorRecord).decode
 
 
-def encode_error(exc: BaseException, *, earlier: bytes | None = None) -> bytes:
-    """The exception as JSON; `earlier` is the encoded error of the attempt before, whose chain is continued."""
-    record = _record(exc, depth=0)
+def encode_error(
+    exc: BaseException, *, earlier: bytes | None = None, cause: bytes | None = None, at_home: bool | None = None
+) -> bytes:
+    """The exception as JSON; `earlier` is the encoded error of the attempt before, whose chain is continued.
+
+    `cause` is the encoded error of another run that it stands for, whose class need not be known here. `at_home` says
+    whether this process has the code of the run's workflow.
+    """
+    record = msgspec.structs.replace(_record(exc, depth=0), at_home=at_home)
+    if cause:
+        record = msgspec.structs.replace(record, cause=_beneath(decode_error(cause), 1))
     if earlier:
         record = msgspec.structs.replace(record, earlier=_chain(decode_error(earlier)))
     try:
@@ -212,27 +347,37 @@ def decode_error(data: bytes) -> ErrorRecord:
 
 
 def _record(exc: BaseException, depth: int) -> ErrorRecord:
-    kind = type(exc)
-    args, literal, state = _rebuilding(exc)
-    members: tuple[ErrorRecord, ...] = ()
-    if type(exc) is ExceptionGroup and depth < _NESTED_GROUPS and len(exc.exceptions) <= _MEMBERS:
-        args, literal, state = None, None, {"message": _clean(exc.message, MESSAGE_LIMIT)}
-        members = tuple(_record(each, depth + 1) for each in exc.exceptions)
-    cause = exc.__cause__
-    return ErrorRecord(
+    kind, cause = type(exc), exc.__cause__ if depth < _CAUSES else None
+    record = ErrorRecord(
         type=_clean(kind.__name__, 200),
         qualified=_qualified(kind),
         message=_message(exc),
-        bases=tuple(_qualified(base) for base in kind.__mro__[1:] if issubclass(base, BaseException)),
+        bases=_bases(kind),
         # A cause's traceback is part of its effect's, so only the outermost record carries one.
         traceback=_traceback(exc) if depth == 0 else "",
-        args=args,
-        literal=literal,
-        state=state,
-        cause=_record(cause, depth + 1) if cause is not None and depth < _CAUSES else None,
+        cause=_record(cause, depth + 1) if cause is not None else None,
         earlier=_carried(exc),
-        members=members,
     )
+    if type(exc) is ExceptionGroup and depth < _NESTED_GROUPS and len(exc.exceptions) <= _MEMBERS:
+        members = tuple(_record(each, depth + 1) for each in exc.exceptions)
+        return msgspec.structs.replace(record, state={"message": _clean(exc.message, MESSAGE_LIMIT)}, members=members)
+    try:
+        # Of errors of ours the attributes are names and texts.
+        told = None if quoting.is_allowed() or _is_ours(kind) else record.message
+        return msgspec.structs.replace(record, **parts_of(exc, with_cause=cause is not None, told=told)._asdict())
+    except Exception:  # its class has an answer of its own to every question
+        return record
+
+
+def _is_ours(kind: AnyExceptionClass) -> bool:
+    return issubclass(kind, HoldfastError) and kind.__module__ == HoldfastError.__module__
+
+
+def _bases(kind: AnyExceptionClass) -> tuple[str, ...]:
+    recorded = vars(kind).get(STAND_IN)
+    if isinstance(recorded, tuple):  # what stands in has fewer
+        return recorded
+    return tuple(_qualified(base) for base in kind.__mro__[1:] if issubclass(base, BaseException))
 
 
 def _chain(previous: ErrorRecord) -> tuple[ErrorRecord, ...]:
@@ -242,63 +387,37 @@ def _chain(previous: ErrorRecord) -> tuple[ErrorRecord, ...]:
         links = [links[0], *links[-(_EARLIER - 1) :]]
     old = len(links) - _EARLIER_WITH_TRACEBACK
     return tuple(
-        ErrorRecord(type=link.type, qualified=link.qualified, message=_cut(link.message, _EARLIER_MESSAGE_LIMIT))
+        ErrorRecord(
+            type=link.type,
+            qualified=link.qualified,
+            message=_cut(link.message, _EARLIER_MESSAGE_LIMIT),
+            bases=link.bases,
+        )
         if index < old
         else link
         for index, link in enumerate(links)
     )
 
 
+def _beneath(record: ErrorRecord, depth: int) -> ErrorRecord:
+    """The record with as many causes as are kept; the last of all, which is the reason, is one of them."""
+    below = record.cause
+    if below is None:
+        return record
+    if depth < _CAUSES:
+        return msgspec.structs.replace(record, cause=_beneath(below, depth + 1))
+    while below.cause is not None:
+        below = below.cause
+    return below
+
+
 def _carried(exc: BaseException) -> tuple[ErrorRecord, ...]:
     """The attempts before the one that raised it, if it was rebuilt from a record: in a function it may end the run."""
     try:
-        found = exc.__dict__.get(_CARRIED, ())
+        found = exc.__dict__.get(CARRIED, ())
         return found if type(found) is tuple and all(type(link) is ErrorRecord for link in found) else ()
     except Exception:
         return ()
-
-
-def _rebuilding(exc: BaseException) -> tuple[list[object] | None, str | None, dict[str, object] | None]:
-    """What pickle would rebuild it from, as far as text can hold that: a file error's args lack the file's name."""
-    try:
-        reduced = exc.__reduce__()
-        kind, args, state = (*reduced, None)[:3] if isinstance(reduced, tuple) else (None, exc.args, None)
-        if kind is not type(exc) or not isinstance(args, tuple):
-            args, state = exc.args, None
-    except Exception:
-        args, state = exc.args, None
-    kept_args = list(args) if _is_plain(list(args)) else None
-    literal = _literal(args) if kept_args is None else None
-    return kept_args, literal, _kept_state(state, exc.__cause__) if isinstance(state, dict) else None
-
-
-def _kept_state(state: dict[object, object], cause: BaseException | None) -> dict[str, object] | None:
-    """The attributes that JSON can hold. A cause that is one too, as in RunFailed, has a record of its own."""
-    kept = {name: value for name, value in state.items() if value is None or value is not cause}
-    if isinstance(notes := kept.pop("__notes__", None), list):  # ours are in the traceback, and would be told twice
-        own = [note for note in notes if not (isinstance(note, str) and note.startswith(_RECORDED))]
-        kept |= {"__notes__": own} if own else {}
-    if not _is_plain(kept):
-        kept = {name: value for name, value in kept.items() if _is_plain({name: value})}
-    return cast("dict[str, object]", kept) if kept and _is_plain(kept) else None
-
-
-def _is_plain(value: object) -> bool:
-    try:
-        return plain_fault(value) is None and len(_encode(value)) <= _ARGS_LIMIT
-    except Exception:  # lone surrogates
-        return False
-
-
-def _literal(args: tuple[object, ...]) -> str | None:
-    try:
-        text = repr(args)
-        # Both must agree: a repr may be that of something else, and 1 equals True.
-        if len(text) <= _ARGS_LIMIT and (back := ast.literal_eval(text)) == args and repr(back) == text:
-            return text
-    except Exception:  # most objects are no literals
-        return None
-    return None
 
 
 def _message(exc: BaseException) -> str:

@@ -16,13 +16,15 @@ import datetime
 import decimal
 import enum
 import inspect
-from collections.abc import Hashable, Iterator
+import uuid
+from collections.abc import Container, Hashable, Iterator
 from functools import lru_cache
 from math import isfinite
 from typing import Final, cast
 
 import msgspec
 
+from holdfast.core import quoting
 from holdfast.core.codec_hooks import is_pydantic_model
 
 MAX_NESTING: Final = 100
@@ -31,6 +33,9 @@ MAX_INT: Final = 2**63 - 1
 
 _LONG: Final = 64
 _MISSING: Final = object()
+_KEYS: Final = (
+    str, int, float, bytes, decimal.Decimal, uuid.UUID, datetime.date, datetime.time, datetime.timedelta,
+)  # fmt: skip
 _TOO_DEEP: Final = f"is nested more than {MAX_NESTING} levels deep"
 _FLATTEN: Final = "flatten the value, and check that it does not contain itself"
 
@@ -62,7 +67,7 @@ class Fault:
 def plain_fault(value: object, depth: int = 0) -> Fault | None:
     """None if the value consists of JSON's own types and JSON gives every part of it back unchanged.
 
-    Lone surrogates are left to the encoder, which notices them at no cost; `surrogate_fault` then finds the place.
+    Lone surrogates are left to the encoder, which notices them at no cost; `unwritten_fault` then finds the place.
     """
     kind = type(value)
     if kind is int:
@@ -125,9 +130,9 @@ def difference(given: object, back: object, depth: int = 0) -> Fault | None:
     if given is back:  # None, True, False, enum members
         return None
     if isinstance(back, int) and kind is int:
-        return None if given == back and MIN_INT <= back <= MAX_INT else _too_big(given)
+        return None if given == back and MIN_INT <= back <= MAX_INT else _became(given, back)
     if isinstance(back, float) and kind is float:
-        return None if given == back and isfinite(back) else _not_finite(given)
+        return None if given == back and isfinite(back) else _became(given, back)
     if depth > MAX_NESTING:
         return Fault(_TOO_DEEP, _FLATTEN)
     if isinstance(back, dict):
@@ -149,7 +154,7 @@ def difference(given: object, back: object, depth: int = 0) -> Fault | None:
             "give it a time zone whose offset is in whole minutes, and no fold without a time zone",
         )
     if isinstance(back, decimal.Decimal):
-        return None if given == back and back.is_finite() else _not_finite(given)
+        return None if given == back and back.is_finite() else _became(given, back)
     names = _field_names(cast("Hashable", kind))
     if names is not None:
         return _fields_difference(given, back, names, depth)
@@ -260,7 +265,9 @@ def record_parts(value: object) -> list[tuple[str, object]] | None:
         return [(name, getattr(value, name, _MISSING)) for name in names]
     if hasattr(type(value), "__pydantic_validator__"):
         # Extra and private values live outside of __dict__. Private ones are never written, so they show up here.
-        parts = sorted(vars(value).items())
+        # What else is in __dict__ are cached properties that somebody has read.
+        declared: Container[str] = type(value).model_fields  # type: ignore[attr-defined]
+        parts = sorted((name, item) for name, item in vars(value).items() if name in declared)
         for store in ("__pydantic_extra__", "__pydantic_private__"):
             parts.extend(sorted((getattr(value, store, None) or {}).items()))
         return parts
@@ -293,18 +300,39 @@ def parts_of(value: object) -> Iterator[tuple[str, object]]:
             yield f".{name}", item
 
 
-def surrogate_fault(value: object, depth: int = 0) -> Fault | None:
-    """Find the string that no UTF-8 can hold; called only after an encoder complained about one."""
+def unwritten_fault(value: object, of_keys: bool, seen: set[int] | None = None) -> Fault | None:
+    """Find the part that has no form in JSON; called only after a codec complained, about a key or about anything."""
+    fault = _unwritten(value)
+    if fault is None and of_keys and isinstance(value, dict):
+        fault = next((_wordless_key(key) for key in value if not _has_a_text(key)), None)
+    seen = set() if seen is None else seen  # what holds itself twice has no end
+    if fault is not None or id(value) in seen:
+        return fault
+    seen.add(id(value))
+    for step, item in parts_of(value):
+        fault = unwritten_fault(item, of_keys, seen)
+        if fault is not None:
+            return fault.inside(step)
+    return None
+
+
+def _unwritten(value: object) -> Fault | None:
     if isinstance(value, str):
         if value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value):
             return None
         return Fault("holds a lone surrogate, which UTF-8 can't hold", "decode the text with errors='replace'")
-    if depth <= MAX_NESTING:
-        for step, item in parts_of(value):
-            fault = surrogate_fault(item, depth + 1)
-            if fault is not None:
-                return fault.inside(step)
-    return None
+    if isinstance(value, int):
+        return None if MIN_INT <= value <= MAX_INT else _too_big(value)
+    if isinstance(value, decimal.Decimal):
+        return None if value.is_finite() else _not_finite(value)
+    return _not_finite(value) if isinstance(value, float) and not isfinite(value) else None
+
+
+def _has_a_text(key: object) -> bool:
+    """Whether JSON can write it as a key and read it again; it writes True too, and has no way back."""
+    if isinstance(key, enum.Enum):
+        return _has_a_text(key.value)
+    return isinstance(key, _KEYS) and not isinstance(key, bool)
 
 
 def nesting_fault() -> Fault:
@@ -313,9 +341,9 @@ def nesting_fault() -> Fault:
 
 
 def short(value: object) -> str:
-    """A representation fit for a message: never long, never raising."""
+    """A representation fit for a message: never long, never raising, and only the type where nothing may be quoted."""
     try:
-        text = repr(value)
+        text = repr(value) if quoting.is_allowed() else f"<{_type_name(value)}>"
     except Exception:
         return f"<{_type_name(value)}>"
     return text if len(text) <= 80 else f"{text[:60]}…"
@@ -347,13 +375,22 @@ def _too_big(value: object) -> Fault:
 
 
 def _not_finite(value: object) -> Fault:
-    return Fault(f"is {short(value)}, which JSON does not have", "pass None or leave the value out")
+    return Fault(
+        f"is {short(value)}, a {_type_name(value)} that JSON does not have", "pass None or leave the value out"
+    )
 
 
 def _bad_key(key: object) -> Fault:
     return Fault(
         f"has the key {short(key)} of type {_type_name(key)}, which JSON would turn into a string",
         f"annotate it, for example as dict[{_type_name(key)}, ...], or use string keys",
+    )
+
+
+def _wordless_key(key: object) -> Fault:
+    return Fault(
+        f"has the key {short(key)} of type {_type_name(key)}, which JSON has no text for",
+        "use keys that have one (str, int, an enum, a date), or a list of pairs",
     )
 
 
@@ -386,11 +423,22 @@ def _may_be_annotated(kind: type) -> bool:
 
 
 def _became(given: object, back: object) -> Fault:
-    if type(given) is type(back):
-        return Fault(f"is {short(given)} and would come back as {short(back)}", "annotate it with its own type")
+    fault = _unwritten(given) if back is None or isinstance(given, type(back)) else None
+    if fault is not None:
+        return fault
+    if type(given) is not type(back):
+        return Fault(
+            f"is a {_type_name(given)} and would come back as a {_type_name(back)}",
+            f"make it a {_type_name(back)} first, or annotate it as {_SUGGESTIONS.get(type(given), _type_name(given))}",
+        )
+    if hasattr(type(given), "get_secret_value"):
+        return Fault(
+            f"is a {_type_name(given)}, of which pydantic writes asterisks",
+            "pass the name of the secret and look it up where it is used, or give the field a serializer",
+        )
     return Fault(
-        f"is a {_type_name(given)} and would come back as a {_type_name(back)}",
-        f"make it a {_type_name(back)} first, or annotate it as {_SUGGESTIONS.get(type(given), _type_name(given))}",
+        f"is {short(given)} and would come back as {short(back)}",
+        "let its class write all of it and read it unchanged: see its __post_init__, validators and excluded fields",
     )
 
 
@@ -399,4 +447,5 @@ def _type_name(value: object) -> str:
 
 
 def _key_step(key: object) -> str:
-    return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{short(key)}]"
+    named = isinstance(key, str) and key.isidentifier() and quoting.is_allowed()
+    return f".{key}" if named else f"[{short(key)}]"

@@ -1,4 +1,4 @@
-"""What msgspec does not know by itself: pydantic models, and subclasses of str, int and float.
+"""What msgspec does not know by itself: pydantic models, subclasses of str, int and float, and that `object` is Any.
 
 Pydantic is never imported here. A model brings its own methods, and is known by the validator on its class.
 """
@@ -13,6 +13,8 @@ from typing import cast
 
 import msgspec
 
+from holdfast.core.codec_unset import is_noted_in, note_unset, take_back, without_notes
+
 _json_encode = msgspec.json.Encoder().encode
 
 
@@ -23,6 +25,11 @@ class NotAwaited(NotImplementedError):
 def is_pydantic_model(kind: object) -> bool:
     """True for a pydantic model class; a pydantic dataclass is a dataclass and needs no hook."""
     return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_dump")
+
+
+def is_custom(kind: object) -> bool:
+    """True for a class that msgspec leaves to `decode_hook`, and that this knows."""
+    return kind is object or is_pydantic_model(kind)
 
 
 def encode_hook(value: object) -> object:
@@ -44,12 +51,19 @@ def encode_hook(value: object) -> object:
 
 def decode_hook(kind: type, plain: object) -> object:
     """For msgspec: a value of a class it does not know, from its plain form."""
+    if kind is object:
+        return plain
     if not is_pydantic_model(kind):
         raise NotImplementedError(f"no way is known to read a {kind.__module__}.{kind.__qualname__}")
     validate = cast("Callable[[bytes], object]", kind.model_validate_json)  # type: ignore[attr-defined]
     try:
         # Through JSON text, not through Python values: strict models take an ISO string for a datetime only there.
-        return validate(_json_encode(plain))
+        text = _json_encode(plain)
+        if not is_noted_in(text):
+            return validate(text)
+        model = validate(_json_encode(without_notes(plain)))
+        take_back(model, plain)
+        return model
     except ValueError as refused:
         raise ValueError(_first_line_of(refused)) from refused
 
@@ -60,6 +74,7 @@ def _plain_model(model: object) -> object:
     plain = dump(mode="json", round_trip=True, by_alias=True, warnings="error")
     if _may_hold_sets(cast("Hashable", type(model))):
         plain = _lists_of_sets_sorted(plain, dump(mode="python", round_trip=True, by_alias=True))
+    note_unset(model, plain)
     return plain
 
 

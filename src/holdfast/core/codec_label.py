@@ -7,7 +7,7 @@ tag. No JSON begins with 0xC1, since no UTF-8 does, and a result in any other fo
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.core.codec_call import CallCodec
 from holdfast.core.codec_formats import JSON
@@ -15,6 +15,12 @@ from holdfast.core.codec_payload import Codecs, Encoded
 
 _LABEL: Final = b"\xc1"
 _PLAIN: Final = JSON.tag
+
+
+class ResultCodec(Protocol):
+    """What reads the results of a definition's runs: a function's CallCodec, or the type of a graph's state."""
+
+    def decode_result(self, data: bytes, codec: str | None = None, *, codecs: Codecs | None = None) -> object: ...
 
 
 def labelled(data: bytes, tag: str) -> bytes:
@@ -44,9 +50,9 @@ def encode_stored_result(call: CallCodec, codecs: Codecs, limit: int, value: obj
     return data if tag == _PLAIN else labelled(data, tag)
 
 
-def decode_stored_result(call: CallCodec, codecs: Codecs, stored: bytes) -> object:
-    """A function's result as the caller is to receive it, whoever wrote it."""
+def decode_stored_result(reader: ResultCodec, codecs: Codecs, stored: bytes) -> object:
+    """A run's result as the caller is to receive it, whoever wrote it."""
     if not stored.startswith(_LABEL):
-        return call.decode_result(stored, _PLAIN, codecs=codecs)
+        return reader.decode_result(stored, _PLAIN, codecs=codecs)
     result = unlabelled(stored)
-    return call.decode_result(result.data, result.codec, codecs=codecs)
+    return reader.decode_result(result.data, result.codec, codecs=codecs)

@@ -13,10 +13,12 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from holdfast.core.codec_faithful import AWAIT_IT, Fault, difference, nesting_fault, plain_fault, surrogate_fault
+from holdfast.core import quoting
+from holdfast.core.codec_faithful import AWAIT_IT, Fault, difference, nesting_fault, plain_fault, unwritten_fault
 from holdfast.core.codec_formats import JSON, MSGPACK, Codec
 from holdfast.core.codec_hooks import NotAwaited, encode_hook
 from holdfast.core.codec_shape import UNTYPED, Shape, display, shape_of, unchanged
+from holdfast.core.codec_unset import unnoted
 from holdfast.core.errors import PayloadRefused, PayloadTooLarge, UsageError
 
 DEFAULT_LIMIT_BYTES: Final = 2 * 1024 * 1024
@@ -61,6 +63,11 @@ class Codecs:
     def __contains__(self, tag: object) -> bool:
         return tag in self._by_tag
 
+    @property
+    def are_ours(self) -> bool:
+        """Whether they write JSON or MessagePack, which anybody can read."""
+        return self.default is JSON or self.default is MSGPACK
+
     def of(self, tag: str) -> Codec:
         """The codec with this tag; PayloadRefused if this process does not have it."""
         try:
@@ -92,16 +99,16 @@ class Codecs:
         """
         plain = shape_of(annotation, where).to_plain(value)
         try:
-            return _sorted_encode(plain)
+            return unnoted(_sorted_encode(plain))
         except TypeError:  # it sorts texts only: keys of other types become texts first
             pass
         try:
-            return _sorted_encode(msgspec.json.decode(JSON.encode(plain)))
+            return unnoted(_sorted_encode(msgspec.json.decode(JSON.encode(plain))))
         except Exception as trouble:  # MessagePack takes keys that JSON has no text for
             raise PayloadRefused(
                 f"{where} can't be compared with others: {_text(trouble)}",
                 hint="use keys that have a text in JSON: str, int, an enum, a UUID or a date; or a list of pairs",
-            ) from trouble
+            ) from quoting.cause(trouble)
 
     def write(self, value: object, shape: Shape, where: str, limit: int, depth: int = 0) -> bytes:
         """`encode` for callers that keep the shape; a negative depth allows for containers of their own around it."""
@@ -143,7 +150,7 @@ class Codecs:
             raise PayloadRefused(
                 f"{where} was stored as {reader.tag} that does not decode to {wanted}: {_text(trouble)}",
                 hint=f"{own}the annotation changed since it was stored: let it accept the old form too",
-            ) from trouble
+            ) from quoting.cause(trouble)
 
 
 def codecs_for(codec: str | Codec | Codecs) -> Codecs:
@@ -193,13 +200,9 @@ def _refuse(where: str, fault: Fault) -> NoReturn:
 
 
 def _refuse_because(value: object, shape: Shape, where: str, trouble: Exception) -> NoReturn:
-    fault: Fault | None = None
-    if isinstance(trouble, RecursionError):
-        fault = nesting_fault()
-    elif isinstance(trouble, UnicodeEncodeError):
-        fault = surrogate_fault(value)
+    fault = nesting_fault() if isinstance(trouble, RecursionError) else _fault_behind(trouble, value)
     if fault is not None:
-        raise PayloadRefused(f"{where}: {fault.path} {fault.reason}", hint=fault.fix) from trouble
+        raise PayloadRefused(f"{where}: {fault.path} {fault.reason}", hint=fault.fix) from quoting.cause(trouble)
     hint = "pass a value of the annotated type, or correct the annotation"
     if isinstance(trouble, UnicodeDecodeError):  # pydantic writes bytes as text unless it is told otherwise
         hint = 'let the model write bytes as base64: model_config = ConfigDict(ser_json_bytes="base64", '
@@ -209,13 +212,22 @@ def _refuse_because(value: object, shape: Shape, where: str, trouble: Exception)
         told, hint = str(trouble), AWAIT_IT
     if " - at `$" not in told:  # what JSON calls an object has a name here
         told = told.replace("Expected `object`, got", f"Expected `{wanted}`, got")
-    raise PayloadRefused(f"{where} does not fit its annotation {wanted}: {told}", hint=hint) from trouble
+    raise PayloadRefused(f"{where} does not fit its annotation {wanted}: {told}", hint=hint) from quoting.cause(trouble)
+
+
+def _fault_behind(trouble: Exception, value: object) -> Fault | None:
+    """The part that JSON has no form for, if there is one: of a NaN a decoder says only that it found `null`."""
+    of_keys = isinstance(trouble, NotImplementedError) or "`key`" in _text(trouble)
+    try:
+        return unwritten_fault(value, of_keys)
+    except Exception:  # the user's own classes may mind being looked at
+        return None
 
 
 def _text(trouble: Exception) -> str:
     """The message of an exception that may come from the user's code, so that str() of it may fail too."""
     try:
-        text = " ".join(str(trouble).split())
+        text = quoting.text_of(trouble)
     except Exception:
         text = "its message can't be shown"
     kind = type(trouble)

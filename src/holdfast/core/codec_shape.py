@@ -25,12 +25,12 @@ from typing import Any, Final, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
-from holdfast.core.codec_hooks import decode_hook, encode_hook, is_pydantic_model
+from holdfast.core.codec_hooks import decode_hook, encode_hook, is_custom, is_pydantic_model
 from holdfast.core.codec_order import with_sets_in_order
 from holdfast.core.errors import PayloadRefused
 
 UNTYPED: Final[object] = Any
-"""The annotation of what has none. `Any`, `object` and an absent annotation mean the same."""
+"""The annotation of what has none. `Any`, `object` and an absent annotation mean the same, inside of others too."""
 
 TAG_FIELD: Final = "type"
 
@@ -103,7 +103,7 @@ def _build(annotation: object, where: str) -> Shape:
     for part in _parts(info):
         if isinstance(part, msgspec.inspect.SetType | msgspec.inspect.FrozenSetType):
             has_sets = True
-        if isinstance(part, msgspec.inspect.CustomType) and not is_pydantic_model(part.cls):
+        if isinstance(part, msgspec.inspect.CustomType) and not is_custom(part.cls):
             raise _unsupported(annotation, where, f"no way is known to store a {display(part.cls)}")
     return Shape(annotation=annotation, wire=annotation, to_plain=with_sets_in_order if has_sets else unchanged)
 
@@ -215,10 +215,10 @@ def _takes_objects(annotation: object) -> bool:
 
 
 def _unsupported(annotation: object, where: str, why: str) -> PayloadRefused:
-    return PayloadRefused(
-        f"{where} is annotated {display(annotation)}, which can't be stored: {why}",
-        hint="use a struct, dataclass, pydantic model or standard type; give the structs of a union tag=True",
-    )
+    hint = "use a struct, dataclass, pydantic model or standard type"
+    if get_origin(annotation) in (Union, types.UnionType) or "union" in why:
+        hint = "keep one of these types in the union, or make all of them msgspec structs with tag=True"
+    return PayloadRefused(f"{where} is annotated {display(annotation)}, which can't be stored: {why}", hint=hint)
 
 
 def display(annotation: object) -> str:

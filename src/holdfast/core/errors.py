@@ -128,7 +128,8 @@ class RunError(HoldfastError):
 class RunFailed(RunError):
     """The run ended in failure; `cause` is the exception that ended it, and `node` what raised it, where known.
 
-    `attempts` has what each attempt of the call or node that gave up raised, the oldest first and the cause last.
+    Of a function `node` is the action or child that it called. `attempts` has what each attempt of the call or node
+    that gave up raised, the oldest first and the cause last.
     """
 
     default_hint = "repair the cause, then `holdfast retry RUN`"

@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.codec_faithful import record_parts
-from holdfast.core.errors import FlowNotSupported, UsageError
+from holdfast.core.errors import FlowNotSupported, RunFailed, UsageError
 from holdfast.core.flow_sets import first_of, shown, walked
 from holdfast.core.flow_values import Raised
 
@@ -299,6 +299,7 @@ _ATTRIBUTES: Final[Mapping[type, frozenset[str]]] = {
 }
 
 _OF_SYSTEM_ERRORS: Final = frozenset({"errno", "strerror", "filename", "filename2"})
+_OF_FAILED_RUNS: Final = frozenset({"cause", "attempts"})
 _PLAIN: Final = (str, bytes, int, float, bool, complex, list, tuple, dict, set, frozenset, range, type(None))
 
 
@@ -336,14 +337,16 @@ def _attribute_of_failure(value: Raised, name: str) -> Any:
         return args
     if name == "exceptions" and value.record.members:
         return tuple(Raised(member) for member in value.record.members)
-    state = value.record.state or {}
-    if name in state:
-        return state[name]
+    attributes = value.record.attributes
+    if name in attributes:
+        return attributes[name]
+    if name in _OF_FAILED_RUNS and value.is_a(RunFailed):
+        return getattr(value, name)
     if name in _OF_SYSTEM_ERRORS and (error := value.system_error) is not None:
         return getattr(error, name)
     raise FlowNotSupported(
-        f"a flow can't read {name!r} of this {value.record.type}: of a failure its text is kept, and where JSON can "
-        "hold them its args and the attributes that Python code has set",
+        f"a flow can't read {name!r} of this {value.record.type}: of a failure its text is kept, and of its args and "
+        "the attributes that Python code has set those of Python's own types",
         hint="catch the exception in the action and return what the flow needs",
     )
 

@@ -16,13 +16,15 @@ import decimal
 import enum
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, cast
 
 import msgspec
 
 from holdfast.core.codec_failure import ErrorRecord, decode_error, encode_error
 from holdfast.core.codec_faithful import MAX_INT, MIN_INT, record_parts, short
+from holdfast.core.codec_hooks import is_pydantic_model
 from holdfast.core.errors import PayloadRefused
 from holdfast.core.stored import UNREADABLE, unreadable
 
@@ -87,6 +89,17 @@ class Raised(msgspec.Struct, frozen=True, eq=False):
             return None
         rebuilt = OSError(*kept)
         return rebuilt if str(rebuilt) == self.record.message else None
+
+    @property
+    def cause(self) -> Raised | None:
+        """Of a child that failed: what ended it."""
+        return None if self.record.cause is None else Raised(self.record.cause)
+
+    @property
+    def attempts(self) -> tuple[Raised, ...]:
+        """Of a child that failed: what each attempt of its call or node raised, the oldest first and the cause last."""
+        cause = self.record.cause
+        return () if cause is None else tuple(Raised(each) for each in (*cause.earlier, cause))
 
     def is_a(self, kind: type) -> bool:
         """Whether `except kind` catches it: by the names of its types, since it may come from another process."""
@@ -206,10 +219,11 @@ def _pack_user_type(value: object, known: KnownTypes | None, owner: str) -> Any:
     name = qualified_name(kind)
     if isinstance(value, enum.Enum):
         _require_known(kind, name, known, owner)
-        return {_TAG: "enum", "t": name, "v": pack(value.value, known, owner)}
+        return _readable({_TAG: "enum", "t": name, "v": pack(value.value, known, owner)}, kind, known, owner)
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         _require_known(kind, name, known, owner)
-        return {_TAG: "namedtuple", "t": name, "v": [pack(item, known, owner) for item in value]}
+        items = [pack(item, known, owner) for item in value]
+        return _readable({_TAG: "namedtuple", "t": name, "v": items}, kind, known, owner)
     parts = record_parts(value)
     if parts is None:
         raise PayloadRefused(
@@ -217,7 +231,40 @@ def _pack_user_type(value: object, known: KnownTypes | None, owner: str) -> Any:
             hint="use JSON's types, dates, Decimal, bytes, enums, dataclasses or structs, or keep it inside an action",
         )
     _require_known(kind, name, known, owner)
-    return {_TAG: "record", "t": name, "v": {field: pack(item, known, owner) for field, item in parts}}
+    fields = {field: pack(item, known, owner) for field, item in parts}
+    packed = {_TAG: "record", "t": name, "v": fields}
+    given: set[str] | None = getattr(value, "__pydantic_fields_set__", None)
+    if given is not None and known is not None and (unset := sorted(fields.keys() - given)):
+        packed["u"] = unset  # of a pydantic model: what nobody gave, so that it has its default
+    return _readable(packed, kind, known, owner)
+
+
+def _readable(packed: dict[str, Any], kind: type, known: KnownTypes | None, owner: str) -> dict[str, Any]:
+    """The packed form of a value, once it is known to be of use: where code of its type reads it, that is tried."""
+    if known is None or not _is_read_by_its_own_code(cast("Hashable", kind)):
+        return packed
+    try:
+        back = pack(unpack(packed, known), None, owner)
+        trouble = None if back["v"] == packed["v"] else f"it would come back as {short(back['v'])}"
+    except Exception as error:  # whatever the user's code raises
+        trouble = f"{type(error).__name__}: {error}"
+    if trouble is None:
+        return packed
+    raise PayloadRefused(
+        f"{owner} is a {qualified_name(kind)}, which can't be made again of its own values: {trouble}",
+        hint="let its __new__ need no arguments and its __post_init__ take what it holds, or keep it inside an action",
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_read_by_its_own_code(kind: type) -> bool:
+    if issubclass(kind, enum.Enum):
+        return any(type(member.value) not in (str, int) or member.value != member._value_ for member in kind)
+    if issubclass(kind, tuple):
+        return tuple not in kind.__bases__  # the __new__ of a named tuple itself takes what it holds
+    if issubclass(kind, msgspec.Struct):
+        return hasattr(kind, "__post_init__")
+    return kind.__new__ is not object.__new__
 
 
 def _require_known(kind: type, name: str, known: KnownTypes | None, owner: str) -> None:
@@ -245,12 +292,18 @@ def _in_order(value: Any, known: KnownTypes | None, owner: str) -> Any:
 
 
 def _datetime_text(value: Any, known: KnownTypes | None, owner: str) -> Any:
-    if value.tzinfo is not None and type(value.tzinfo) is not datetime.timezone:
+    if not _has_an_offset_only(value):
         raise PayloadRefused(
             f"{owner} is {short(value)} in a time zone with rules, which a flow's variable can't hold",
             hint="convert it with astimezone(datetime.timezone.utc) in the action",
         )
     return [value.isoformat(), value.fold]
+
+
+def _has_an_offset_only(value: Any) -> bool:
+    """Whether its zone is, or says that it equals, a `datetime.timezone`: pydantic has a class of its own for those."""
+    zone, offset = value.tzinfo, value.utcoffset()
+    return zone is None or (offset is not None and zone == datetime.timezone(offset))
 
 
 def _text(value: Any, known: KnownTypes | None, owner: str) -> Any:
@@ -290,8 +343,8 @@ def unpack(packed: Any, known: KnownTypes) -> Any:
 def _record(packed: Any, known: KnownTypes) -> Any:
     kind = _known_type(packed["t"], known)
     fields = {name: unpack(item, known) for name, item in packed["v"].items()}
-    if hasattr(kind, "__pydantic_validator__"):
-        return kind.model_construct(_fields_set=set(fields), **fields)
+    if is_pydantic_model(kind):
+        return _model(kind, fields, frozenset(packed.get("u", ())))
     if issubclass(kind, msgspec.Struct):
         made = kind(**fields)
         for name, item in fields.items():  # whatever its __post_init__ did, it had done when it was written
@@ -300,6 +353,24 @@ def _record(packed: Any, known: KnownTypes) -> Any:
     made = kind.__new__(kind)
     for name, item in fields.items():
         object.__setattr__(made, name, item)
+    return made
+
+
+def _model(kind: Any, fields: dict[str, Any], unset: frozenset[str]) -> Any:
+    """A pydantic model with just these values: aliases and model_post_init had been at work when it was written."""
+    declared, private = kind.model_fields, kind.__private_attributes__
+    if not declared.keys() <= fields.keys():  # pydantic knows the defaults of fields that were added since
+        return kind.model_construct(_fields_set=fields.keys() - unset, **fields)
+    made = kind.__new__(kind)
+    extra = {name: item for name, item in fields.items() if name not in declared and name not in private}
+    made.__setstate__(
+        {
+            "__dict__": {name: fields[name] for name in declared},
+            "__pydantic_extra__": extra if kind.model_config.get("extra") == "allow" else None,
+            "__pydantic_private__": {name: fields[name] for name in private if name in fields} if private else None,
+            "__pydantic_fields_set__": (declared.keys() | extra.keys()) - unset,
+        }
+    )
     return made
 
 

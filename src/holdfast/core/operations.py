@@ -252,6 +252,7 @@ class ReattemptNode(RunOperation, frozen=True, kw_only=True, gc=False, tag=True)
     locked: ClassVar[bool] = True
     node: str
     by: str = "an operator"
+    dead: bool = False  # only if it is a dead letter
 
 
 class SkipNode(RunOperation, frozen=True, kw_only=True, gc=False, tag=True):

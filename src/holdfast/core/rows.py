@@ -89,7 +89,9 @@ class Run(Row, frozen=True, gc=False):
     gave_up: int = 0  # nodes whose latest attempt gave up
     entries: int = 0  # history entries written so far
     reason: str | None = None
-    due: int = 0  # of a graph: how many items of its step were let in
+    # When it was to begin at the earliest. Of a graph: how many items of its step were let in; of a decider: when the
+    # last of its inputs was queued.
+    due: int = 0
     created: int = 0
     started: int | None = None
     finished: int | None = None

@@ -34,6 +34,7 @@ from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.situation import Situation, look
 from holdfast.explain.telling import newer_code, tell
 from holdfast.explain.words import brief, clock, listed, long_span, nodes, verb
+from holdfast.models.machine import discarded_node
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store
 
@@ -267,6 +268,9 @@ def _ended(s: Situation) -> Explanation:
     found = {cause: items for cause, items in _causes(s).items() if cause[0] in (c.GAVE_UP_FOR_GOOD, c.DEAD_LETTER)}
     reasons = [*_reasons(s, found), *(graphs.failed_step(s) if s.is_graph else ())]
     fixes = [each for reason in reasons for each in reason.fixes]
+    discarded = None if run.gave_up else discarded_node(run.reason)
+    if discarded is not None:
+        fixes.append(fix("to try after all what was discarded", "reattempt", run.id, discarded))
     return _explanation(s, f"{s.title} failed {when}: {_why(run)}", _not_said(s, reasons), fixes)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core.codec import decode_error
-from holdfast.core.rows import FAILED, GAVE_UP, LEASED, PAUSED, READY, Work
+from holdfast.core.rows import FAILED, LEASED, PAUSED, READY, Work
 from holdfast.explain.graph_standing import Question
 from holdfast.explain.reason import Fix, Reason, fix
 from holdfast.explain.words import brief, clock, listed, nodes, span
@@ -59,7 +59,7 @@ def waiting(s: Situation) -> list[Reason]:
 
 def failed_step(s: Situation) -> list[Reason]:
     """A step whose items all succeeded and that failed all the same: the merge, a condition, or the limit of steps."""
-    if s.run.status != FAILED or s.run.error is None or any(item.status in GAVE_UP for item in s.work):
+    if s.run.status != FAILED or s.run.error is None or s.run.remaining:
         return []
     error = decode_error(s.run.error)
     hint = (error.state or {}).get("hint")

@@ -42,7 +42,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.dag_items import NO_PARENTS, is_alone, item_of, overridden
+from holdfast.models.dag_items import NO_PARENTS, first_due, is_alone, item_of, overridden
 from holdfast.models.dag_shape import Reshaped, followed, reshape, without_signature
 from holdfast.models.delivery import gate_for
 from holdfast.models.machine import (
@@ -87,7 +87,7 @@ class DagMachine:
         view.put(RUNS, run)
         for name in graph.entries:
             node = graph.by_id[name]
-            work = item_of(run, node, required=1, now=view.now, due=operation.due, parents=NO_PARENTS)
+            work = item_of(run, node, required=1, now=view.now, parents=NO_PARENTS)
             if operation.override is not None:
                 work = overridden(work, run, operation.override)
             view.insert(WORK, handing.lease(view, work))
@@ -291,12 +291,13 @@ class DagMachine:
             )
         if work.completed + 1 == work.required and work.status == BLOCKED:  # one that was skipped stays so
             parents = parents_hash([above[name] for name in node.depends_on if name in above])
+            due = first_due(run, view.now)
             work = replace(
                 work,
                 status=READY,
                 completed=work.required,
-                due=view.now,
-                gate=gate_for(run, view.now, view.now),
+                due=due,
+                gate=gate_for(run, due, view.now),
                 parents=parents,
                 ancestry=ancestry_hash(node.id, 1, parents),
             )

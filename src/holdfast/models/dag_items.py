@@ -18,12 +18,12 @@ BUILT = "built-"
 NOT_IN_GRAPH = b'{"notes":["skipped: the graph had no such node any more"]}'
 
 
-def item_of(run: Run, node: Node, *, required: int, now: int, due: int = 0, parents: str | None = None) -> Work:
+def item_of(run: Run, node: Node, *, required: int, now: int, parents: str | None = None) -> Work:
     """The first attempt of a node: blocked, or if the attempts that it follows are named, ready."""
     name, kind = needed(run, node)
     policy = node.policy
     timeout = policy.timeout_seconds
-    due = max(due, now)
+    due = first_due(run, now)
     return Work(
         run=run.id,
         node=node.id,
@@ -44,6 +44,14 @@ def item_of(run: Run, node: Node, *, required: int, now: int, due: int = 0, pare
         ancestry=None if parents is None else ancestry_hash(node.id, 1, parents),
         created=now,
     )
+
+
+def first_due(run: Run, now: int) -> int:
+    """When a first attempt that can start now does: not before the time that the run was started for.
+
+    What comes first may not be what it was at the start: somebody skips it, a deploy or an import changes the graph.
+    """
+    return max(run.due, now)
 
 
 def redefined(work: Work, run: Run, node: Node, required: int) -> Work:

@@ -28,7 +28,7 @@ from holdfast.core.rows import (
 )
 from holdfast.core.view import View
 from holdfast.models.dag import FORK, DagMachine, definition_id, node_of
-from holdfast.models.dag_items import BUILT
+from holdfast.models.dag_items import BUILT, is_alone
 from holdfast.models.machine import (
     FORKED,
     Definitions,
@@ -123,6 +123,12 @@ class DagOperations:
             current = before.signature
         if run.definition is not None and current == op.signature:
             return Changed(changed=False, status=run.status)  # K8: this very graph is stored already
+        latest = {work.node: work for work in view.find(AllWork(run.id))}
+        if any(is_alone(run, work) for work in latest.values()):  # whose arguments no graph holds
+            raise DagError(
+                f"run {run.id} of {run.workflow} is an action on its own, and no DAG",
+                hint="deploys do not change what it is given; for other arguments, start another run",
+            )
         if op.expected is not None and current is not None and op.expected != current:
             raise DagError(
                 f"the graph of run {run.id} was changed since this document was exported (it was {op.expected}, "
@@ -140,7 +146,6 @@ class DagOperations:
         )
         # Not through the cache: a graph that is refused below would be remembered under the id of the next one.
         graph = graph_of_nodes(op.nodes)
-        latest = {work.node: work for work in view.find(AllWork(run.id))}
         followed = self.definitions.graph(view, run)
         _check_keeps(run, graph, latest, followed)
         if before is not None:

@@ -33,7 +33,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.dag_items import NOT_IN_GRAPH, item_of, redefined
+from holdfast.models.dag_items import NOT_IN_GRAPH, first_due, item_of, redefined
 from holdfast.models.delivery import wait_no_more
 from holdfast.models.machine import Handing, make_ready
 
@@ -191,7 +191,7 @@ def _rewait(
         view.put(WORK, replace(work, status=BLOCKED, parents=None, ancestry=None))
         return 0
     if work.status == BLOCKED:
-        work = replace(work, due=view.now)
+        work = replace(work, due=first_due(run, view.now))
     view.put(WORK, make_ready(view, run, _stamped(view, node, work, done), handing))
     return 1
 

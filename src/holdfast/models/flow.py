@@ -9,13 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.codec import decode_error, encode_error
 from holdfast.core.codec_failure import ErrorRecord, encode_record
-from holdfast.core.errors import MissingJob, NoProgress, ReadinessOverflow, UnknownNode, UnknownWorkflow, UsageError
+from holdfast.core.errors import (
+    HoldfastError,
+    MissingJob,
+    NoProgress,
+    PayloadRefused,
+    PayloadTooLarge,
+    ReadinessOverflow,
+    UnknownNode,
+    UnknownWorkflow,
+    UsageError,
+)
 from holdfast.core.flow_addresses import parse_address
 from holdfast.core.flow_graph import FlowGraph
+from holdfast.core.flow_values import raised
 from holdfast.core.flow_waits import FlowWait, read_wait, wait_bytes
 from holdfast.core.operations import StartRun
 from holdfast.core.queries import Attempts, OpenWork, ValuesFor, WaitsOf
@@ -37,6 +49,7 @@ from holdfast.core.rows import (
     RUNNING,
     RUNS,
     SETTLE,
+    SKIPPED,
     SLEEP,
     SUSPENDED,
     VALUES,
@@ -62,7 +75,7 @@ from holdfast.models.flow_plan import (
 )
 from holdfast.models.flow_release import release_rows
 from holdfast.models.flow_waits import suspended_if_only_waiting
-from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, make_ready, record, was_taken
+from holdfast.models.machine import TAKEN, Definitions, Handing, end_run, in_a_sentence, make_ready, record, was_taken
 
 OUTPUT = "output"
 KINDS = {"action": NODE, "child": CHILD, "timer": SLEEP, "wait": WAIT, "barrier": BARRIER, "output": OUTPUT}
@@ -77,7 +90,10 @@ class FlowMachine:
         run = replace(run, signature=operation.signature or None)
         code = code_of_flow(definitions, run)
         plan = self._plan(view, run, None, code)
-        self._apply(view, run, plan, _calls(plan, code), code, handing, due=operation.due)
+        stored = _encoded(run, plan, code)
+        if stored.refused is not None:
+            raise stored.refused  # to who starts it
+        self._apply(view, run, stored, code, handing)
 
     def advance(self, view: View, run: Run, work: Work, handing: Handing, definitions: Definitions) -> None:
         if work.kind == SETTLE and work.status != COMPLETED:
@@ -98,13 +114,13 @@ class FlowMachine:
         """Plan what follows from a completion, and write it."""
         origin = origin_of(view, run, work)
         try:
-            plan = self._plan(view, run, origin, code)
-            calls = _calls(plan, code)
+            stored = self._stored(view, run, work, origin, code)
         except MissingJob:
             if work.kind == SETTLE:
                 raise
             view.put(RUNS, leave_to_others(view, run, work))  # nothing else has been written yet
             return
+        plan = stored.plan
         if work.kind == WAIT:
             wait_no_more(view, run.id, work.node)
         if origin is not None and origin.status in GAVE_UP:
@@ -119,14 +135,34 @@ class FlowMachine:
                     WORK, replace(origin, parents=TAKEN, status=FAILED if origin.status == DEAD else origin.status)
                 )
                 run = replace(run, gave_up=run.gave_up - 1, error=None, reason=None)
-        self._apply(view, run, plan, calls, code, handing)
+        self._apply(view, run, stored, code, handing)
 
-    def _plan(self, view: View, run: Run, origin: Work | None, code: FlowCode) -> CompletionPlan:
+    def _stored(self, view: View, run: Run, work: Work, origin: Work | None, code: FlowCode) -> _Stored:
+        """What follows from a completion, as it is stored. The completion stands, whatever cannot be stored of that.
+
+        That is an error of the flow's own code, which a handler may take; of a result none would know in plain Python.
+        """
+        refused: dict[str, HoldfastError] = {}
+        while True:
+            stored = _encoded(run, self._plan(view, run, origin, code, refused), code)
+            if stored.refused is None:
+                return stored
+            if work.status == SKIPPED:
+                raise stored.refused  # to who skipped it: it is not done, and something else may be
+            if stored.ends or stored.at in refused:
+                return stored
+            refused[stored.at] = stored.refused
+
+    def _plan(
+        self, view: View, run: Run, origin: Work | None, code: FlowCode, refused: Mapping[str, HoldfastError] = {}
+    ) -> CompletionPlan:
         graph = code.graph
         if origin is None:
             return plan_start(graph, code.arguments(run.input, run.codec), code.environment)
         if origin.status in GAVE_UP:
             completion = Completion(node_id=origin.node, failure=_failure(origin))
+        elif origin.node in refused:  # what it gave can't be kept for a barrier
+            completion = Completion(node_id=origin.node, failure=raised(refused[origin.node]).record)
         else:
             value = None
             if origin.kind in (NODE, CHILD) and origin.status == COMPLETED:
@@ -138,36 +174,28 @@ class FlowMachine:
             analysis = analyse_subgraph(graph, completion.node_id)
             reads = [read for read in analysis.inbox_reads if not read.is_sequence]
             view.expect(VALUES, [(run.id, read.target, read.variable, NO_SLOT) for read in reads])
-        return plan_completion(graph, completion, _Inbox(view, run.id, code), code.environment)
+        return plan_completion(graph, completion, _Inbox(view, run.id, code), code.environment, refused=refused)
 
     # -- a plan becomes rows
 
-    def _apply(
-        self,
-        view: View,
-        run: Run,
-        plan: CompletionPlan,
-        calls: Mapping[str, NewCall],
-        code: FlowCode,
-        handing: Handing,
-        due: int = 0,
-    ) -> None:
+    def _apply(self, view: View, run: Run, stored: _Stored, code: FlowCode, handing: Handing) -> None:
+        plan = stored.plan
         handing.logged += plan.log_lines
         if run.status == SUSPENDED:  # what it waited for has come
             run = replace(run, status=RUNNING)
         for release in plan.released:
             run = release_rows(view, run, plan.completed_node_id, release, code)
-        for write in plan.inbox_writes:
-            view.insert(VALUES, _value(run.id, write, code))
+        for value in stored.values:
+            view.insert(VALUES, value)
         if not view.optimistic:  # all at once: a spread has very many
             view.expect(WORK, [(run.id, each.node_id, 1) for each in plan.readiness_increments])
         for each in plan.readiness_increments:
-            run = _count(view, run, each, calls, handing, due)
+            run = _count(view, run, each, stored.calls, handing)
         if plan.instance_completion is None and run.active and _may_only_wait(plan, code.graph):
             run = suspended_if_only_waiting(view, run)
         view.put(RUNS, run)
         if plan.instance_completion is not None:
-            _end(view, run, plan, plan.instance_completion, code)
+            _end(view, run, plan, plan.instance_completion, stored.result, code)
         elif run.active == 0:
             self.idle(view, run)
 
@@ -275,13 +303,44 @@ def _failure(work: Work) -> ErrorRecord:
     return decode_error(work.error or encode_error(RuntimeError(f"{work.node} was given up")))
 
 
-def _calls(plan: CompletionPlan, code: FlowCode) -> dict[str, NewCall]:
-    """The calls of the plan, encoded before anything is written: a worker may lack what they call."""
-    return {
-        each.node_id: code.call(each.call.name or "", each.call.args, each.call.kwargs, each.call.options)
-        for each in plan.readiness_increments
-        if each.call is not None and each.category in ("action", "child")
-    }
+class _Stored(msgspec.Struct):
+    """A plan with all that it stores, encoded before anything is written."""
+
+    plan: CompletionPlan
+    calls: dict[str, NewCall] = {}
+    values: list[Value] = []
+    result: bytes | None = None
+    refused: HoldfastError | None = None  # some of it cannot be stored, and the plan is to fail the run
+    at: str = ""  # for which node that was
+    ends: bool = False  # it is the result
+
+
+def _encoded(run: Run, plan: CompletionPlan, code: FlowCode) -> _Stored:
+    """MissingJob if this worker lacks what is called."""
+    stored, end = _Stored(plan), plan.instance_completion
+    at = plan.readiness_increments[0].node_id if plan.readiness_increments else plan.completed_node_id
+    try:
+        for write in plan.inbox_writes:
+            stored.values.append(_value(run.id, write, code))
+        for each in plan.readiness_increments:
+            call = each.call
+            if call is not None and each.category in ("action", "child"):
+                at = each.node_id
+                stored.calls[at] = code.call(call.name or "", call.args, call.kwargs, call.options)
+        if end is not None and end.status == "completed":
+            at = end.node_id
+            stored.result = code.result(end.result)
+    except (PayloadRefused, PayloadTooLarge) as refused:
+        return _Stored(_failed(plan, at, refused, code.graph), refused=refused, at=at, ends=end is not None)
+    return stored
+
+
+def _failed(plan: CompletionPlan, node: str, error: HoldfastError, graph: FlowGraph) -> CompletionPlan:
+    """The completion stands, and the run fails at the node."""
+    known = graph.by_id.get(parse_address(node).node)
+    place = "" if known is None else f"  flow {graph.name}, line {known.line}\n"
+    end = InstanceCompletion("failed", node, failure=raised(error, place).record)
+    return replace(plan, inbox_writes=(), readiness_increments=(), released=(), instance_completion=end)
 
 
 def _may_only_wait(plan: CompletionPlan, graph: FlowGraph) -> bool:
@@ -297,9 +356,7 @@ def _may_only_wait(plan: CompletionPlan, graph: FlowGraph) -> bool:
     return any(graph.node(name).category in ("timer", "wait") for each in barriers for name in each.branches)
 
 
-def _count(
-    view: View, run: Run, each: ReadinessIncrement, calls: Mapping[str, NewCall], handing: Handing, due: int
-) -> Run:
+def _count(view: View, run: Run, each: ReadinessIncrement, calls: Mapping[str, NewCall], handing: Handing) -> Run:
     """I17: one predecessor more. The first makes the item, the last makes it ready."""
     key = (run.id, each.node_id, 1)
     work = view.probe(WORK, key) if each.required_count is not None else view.get(WORK, key)
@@ -318,7 +375,7 @@ def _count(
             return run
         view.put(WORK, make_ready(view, run, replace(work, due=max(work.due, view.now)), handing))
         return replace(run, active=run.active + 1)
-    work = _new_item(view, run, each, calls.get(each.node_id), due)
+    work = _new_item(view, run, each, calls.get(each.node_id))
     if work.completed < work.required:
         view.insert(WORK, work)
         return run
@@ -329,7 +386,7 @@ def _count(
     return replace(run, active=run.active + 1)
 
 
-def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | None, due: int) -> Work:
+def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | None) -> Work:
     work = Work(
         run=run.id,
         node=each.node_id,
@@ -341,7 +398,7 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | No
         completed=each.increment,
         queue=run.queue if call is None else call.queue or run.queue,
         priority=run.priority,
-        due=max(due, view.now),
+        due=max(run.due, view.now),  # not before the time that the run was started for, whatever is skipped until then
         created=view.now,
         payload=None if call is None else call.payload,
         codec="json" if call is None else call.codec,
@@ -360,19 +417,21 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | No
     return work
 
 
-def _end(view: View, run: Run, plan: CompletionPlan, end: InstanceCompletion, code: FlowCode) -> None:
+def _end(
+    view: View, run: Run, plan: CompletionPlan, end: InstanceCompletion, result: bytes | None, code: FlowCode
+) -> None:
     """The run is over; parallel branches that nobody waits for are not."""
     for work in view.find(OpenWork(run.id)) if run.active else ():
         view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
     run = replace(run, active=0)
     if end.status == "completed":
-        end_run(view, run, COMPLETED, result=code.result(end.result))
+        end_run(view, run, COMPLETED, result=result)
         return
     failure = end.failure
     run = blame(view, run, code.graph, end.node_id, plan.completed_node_id, failure)
     error = encode_record(failure) if failure is not None else None
-    reason = "" if failure is None else f"{failure.type}: {failure.message}"
-    end_run(view, replace(run, error=error), FAILED, reason=f"{end.node_id}: {reason}".replace("\0", "\\0")[:500])
+    reason = f"{end.node_id}: " if failure is None else in_a_sentence(f"{end.node_id}: ", failure)
+    end_run(view, replace(run, error=error), FAILED, reason=reason)
 
 
 __all__ = ["FLOW", "FlowMachine", "code_of_flow"]

@@ -139,8 +139,12 @@ def plan_completion(
     environment: Environment,
     *,
     max_passes: int = MAX_INLINE_PASSES,
+    refused: Mapping[str, Exception] = {},
 ) -> CompletionPlan:
-    """The plan for one completion. Changes nothing and reads nothing but `inbox`."""
+    """The plan for one completion. Changes nothing and reads nothing but `inbox`.
+
+    `refused` says what is raised instead of beginning a node: what an earlier plan had for it can't be stored.
+    """
     address = parse_address(completion.node_id)
     node = graph.node(address.node)
     success = completion.failure is None
@@ -148,7 +152,7 @@ def plan_completion(
     result = completion.value if failure is None else failure
     if node.barrier is not None:
         return _plan_of_branch(graph, completion, node, address, result)
-    walk = Walk(graph, address, inbox, environment, max_passes)
+    walk = Walk(graph, address, inbox, environment, max_passes, refused)
     if node.kind == "barrier":
         result = walk.gathered(node)
         if isinstance(result, Raised):

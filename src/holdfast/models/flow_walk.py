@@ -5,6 +5,7 @@ It is the scope of the expressions on its way. Everything it finds out is in the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -66,9 +67,16 @@ class Walk:
     """One walk from a completed node to the frontier. Is the scope of the expressions on its way."""
 
     def __init__(
-        self, graph: FlowGraph, start: FlowAddress, inbox: InboxReader, environment: Environment, max_passes: int
+        self,
+        graph: FlowGraph,
+        start: FlowAddress,
+        inbox: InboxReader,
+        environment: Environment,
+        max_passes: int,
+        refused: Mapping[str, Exception] = {},
     ) -> None:
         self.environment = environment
+        self._refused = refused  # what is raised instead of the arrival at an address
         self._graph = graph
         self._start = start
         self._inbox = inbox
@@ -262,6 +270,8 @@ class Walk:
     def _arrive(self, node: FlowNode) -> None:
         address = str(FlowAddress(node.id, self._passes))
         value = evaluate(expression_of(node), self)
+        if address in self._refused:
+            raise self._refused[address]
         if node.kind == "output":
             self._end = InstanceCompletion("completed", address, result=value)
             call = None
@@ -297,6 +307,8 @@ class Walk:
     def _started(self, branch: FlowNode, index: int | None, arguments: Any) -> ReadinessIncrement:
         args, kwargs = arguments
         place = FlowAddress(branch.id, self._passes, index)
+        if self._refused and str(place) in self._refused:
+            raise self._refused[str(place)]
         call = FlowCall(branch.call, args, kwargs, branch.options)
         return ReadinessIncrement(str(place), branch.category or "action", 1, 1, call)
 

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.core.codec import encode_error
-from holdfast.core.errors import HoldfastError, RunError
+from holdfast.core.errors import HoldfastError, RunError, UsageError
 from holdfast.core.function_operations import (
     CHILD_CODEC,
     CONTINUED,
@@ -154,6 +154,12 @@ class FunctionOperations:
         for child in op.children:
             try:
                 started = self.lifecycle.start(view, child)
+                if started.run == op.run:
+                    raise UsageError(
+                        f"run {op.run} of {child.workflow} has the key {child.key!r} itself, under which it was to "
+                        "start a child: it would wait for its own end, which would never come",
+                        hint="give the child another key",
+                    )
             except HoldfastError as error:  # raised before anything was written
                 refused[child.run] = encode_error(error)
             else:

@@ -130,7 +130,7 @@ class Lifecycle:
                 if op.if_exists != "restart" or not existing.ended:
                     return Started(run=existing.id, existed=True)
                 supersedes = existing
-        if is_draining(view, op.workflow):
+        if op.parent is None and is_draining(view, op.workflow):  # a child is part of a run that goes on to its end
             raise UsageError(
                 f"workflow {op.workflow} is being drained and takes no new runs",
                 hint=f"start it after `holdfast drain {op.workflow} --off`",

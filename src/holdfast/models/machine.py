@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.core.codec import decode_error
+from holdfast.core.codec import ErrorRecord, decode_error
 from holdfast.core.decider_operations import DECIDER
 from holdfast.core.errors import KeyConflict, UnknownWorkflow
 from holdfast.core.function_operations import TURN
@@ -374,6 +374,20 @@ def reason_while_paused(asked_for: str, failure: str | None) -> str:
     return asked_for if failure is None else f"{asked_for}; {failure}"
 
 
+_LETTER, _WAS_DISCARDED = "the dead letter of node ", " was discarded by "
+
+
+def discarded_letter(name: str, by: str) -> str:
+    """The reason of a run that failed because somebody closed a dead letter of it for good (I9)."""
+    return f"{_LETTER}{name}{_WAS_DISCARDED}{by}"
+
+
+def discarded_node(reason: str | None) -> str | None:
+    """The node whose dead letter that was, if this is such a reason."""
+    told, discarded, _ = (reason or "").partition(_WAS_DISCARDED)
+    return told.removeprefix(_LETTER) if discarded and told.startswith(_LETTER) else None
+
+
 def _failure_of(view: View, run: Run) -> str | None:
     """The reason that the run fails for, without that of a pause which came after it."""
     asked_for = pause_asked_for(view, run)
@@ -408,8 +422,12 @@ def why(work: Work, name: str) -> str:
     times = tried(work)
     if work.error is None:
         return f"node {name} gave up after {times} ({work.status})"
-    error = decode_error(work.error)
     who = "" if work.kind == TURN else f"node {name} gave up after {times}: "
+    return in_a_sentence(who, decode_error(work.error))
+
+
+def in_a_sentence(who: str, error: ErrorRecord) -> str:
+    """An error as the reason of a run has it, behind the words that say whose it is."""
     told = f"{who}{error.type}: {error.message}"
     if len(told) > REASON_LIMIT:  # half a list of ways out would mislead; the error itself has all of them
         told = f"{who}{error.type}: {error.fact}"

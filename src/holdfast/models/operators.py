@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from holdfast.core.decider_operations import DECIDER
 from holdfast.core.errors import HoldfastError, ReattemptRefused, UsageError
 from holdfast.core.function_operations import TURN
+from holdfast.core.ids import child_id
 from holdfast.core.operations import (
     CancelRun,
     Changed,
@@ -51,17 +52,20 @@ from holdfast.core.rows import (
     SKIPPED,
     SUSPENDED,
     TIMER,
+    WAIT,
     WORK,
     Hold,
     Run,
     Work,
 )
+from holdfast.core.state_items import step_of
 from holdfast.core.view import View
 from holdfast.models.delivery import forget_failure, gate_for, wait_no_more
 from holdfast.models.machine import (
     Definitions,
     Handing,
     Machine,
+    discarded_letter,
     end_run,
     existing_run,
     facts_of,
@@ -74,7 +78,7 @@ from holdfast.models.machine import (
 )
 from holdfast.models.projection import failed_place, skip_event
 from holdfast.models.state_code import GRAPH
-from holdfast.models.state_graph import subgraph_run
+from holdfast.models.state_graph import asks_person, subgraph_run
 
 FINAL = (COMPLETED, CANCELLED, CANCELLING)
 NAMES_SHOWN = 5  # in a refusal
@@ -85,7 +89,6 @@ _STANDING = {
     LEASED: "is running",
     READY: "is ready and waits for a worker",
     BLOCKED: "has not begun",
-    "not begun": "has not begun",
     COMPLETED: "has completed",
     SKIPPED: "was skipped",
 }
@@ -130,12 +133,50 @@ def _skip_event_of(view: View, run: Run, work: Work, by: str) -> Changed:
     return skip_event(view, run, work, place.position, by)
 
 
-def _fork_instead(run: Run, name: str) -> str:
-    """What to do instead of attempting a node again. The command needs what the run's graph is in."""
-    where = f"--step {run.base}" if run.model == GRAPH else f"--from {shlex.quote(name)}"
+def _run_of(view: View, work: Work | None) -> Run | None:
+    """The run that an item waits for because it started it, as long as that goes on: the item is then running too."""
+    if work is None or work.kind != CHILD or work.status not in (BLOCKED, READY):
+        return None
+    parent = existing_run(view, work.run)
+    child = view.run(subgraph_run(work) if parent.model == GRAPH else child_id(work.run, work.node))
+    return None if child is None or child.ended else child
+
+
+def _standing(view: View, run: Run, work: Work | None) -> str:
+    """Where a node stands that cannot be attempted again."""
+    if work is None:
+        return _STANDING[BLOCKED]
+    child = _run_of(view, work)
+    if child is not None:
+        return f"is running, as run {child.id}"
+    if work.status == READY and work.gate == GATE_PAUSED:
+        return "is ready, and the run is paused"
+    if work.status == READY and work.due > view.now:
+        return "waits for its time"
+    if work.status == BLOCKED and work.kind == TURN:
+        return "waits for what it has asked for"
+    if work.status == BLOCKED and run.model == GRAPH and asks_person(work):
+        return "waits for a person's answer"
+    if work.status == BLOCKED and any(wait.address == work.node for wait in view.find(WaitsOf(run.id))):
+        return "waits for an event" if work.kind == WAIT else "waits for another run"
+    return _STANDING.get(work.status, f"is {work.status}")
+
+
+def _what_instead(run: Run, node: str, name: str) -> str:
+    """What to do instead of attempting a node again: mostly a fork. The command needs what the run's graph is in."""
+    if run.model == DECIDER:
+        return f"give {run.workflow} an input that asks for it again: another instance, if this one has ended"
+    if run.model not in ("dag", GRAPH):
+        return f"start another run of {run.workflow}: only DAGs and state graphs can be forked"
+    where, asked = f"--from {shlex.quote(name)}", f"from_node={name!r}"
+    if run.model == GRAPH:
+        step = step_of(node) - 1  # the checkpoint that has the item in its frontier
+        where, asked = f"--step {step}", f"step={step}"
     code = "" if run.definition is not None else f" (with --app and the module of {run.workflow})"
-    in_python = "" if run.model == GRAPH else f", or engine.fork(…, from_node={name!r}),"
-    return f"`holdfast fork {run.id} {where}`{code}{in_python} makes a new run that shares everything before it"
+    return (
+        f"`holdfast fork {run.id} {where}`{code}, or engine.fork(…, {asked}), makes a new run that shares everything "
+        "before it"
+    )
 
 
 def _hasten(view: View, run: Run, waiting: Work, name: str, by: str) -> Changed:
@@ -226,7 +267,8 @@ class Operators:
         if _was_granted(view, run, op):
             return Changed(changed=True, status=run.status)
         # The last step of a graph may have failed at its merge, which no node is to blame for.
-        if _is_final(run) or not (run.gave_up or (run.model == GRAPH and run.status == FAILED)):
+        unmerged = run.model == GRAPH and run.status == FAILED and run.remaining == 0
+        if _is_final(run) or not (run.gave_up or unmerged):
             return Changed(changed=False, status=run.status)
         nodes = self._retry(view, record(view, run, "retried", by=op.by, **_named(op)), op.by)
         return Changed(changed=True, nodes=nodes, status=existing_run(view, op.run).status)
@@ -239,25 +281,27 @@ class Operators:
         attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
         name = machine.label(view, run, node, self.definitions)
         status = attempts[-1].status if attempts else "not begun"
-        fork = _fork_instead(run, name)
+        if op.dead and status != DEAD:
+            return Changed(changed=False, status=run.status)
+        instead = _what_instead(run, node, name)
         if _is_final(run):
             raise ReattemptRefused(
-                f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=fork
+                f"node {name} of run {run.id} cannot be attempted again: the run is {run.status}", hint=instead
             )
         if status == READY and attempts[-1].attempt > 1:
             return _hasten(view, run, attempts[-1], name, op.by)
         if status not in GAVE_UP and status != CANCELLED:
             is_done = status in (COMPLETED, SKIPPED)
             ahead = self._gone_ahead(view, run, node) if is_done else []
-            stands = "; ".join([f"it {_STANDING.get(status, f'is {status}')}", *ahead])
+            stands = "; ".join([f"it {_standing(view, run, attempts[-1] if attempts else None)}", *ahead])
             raise ReattemptRefused(
                 f"node {name} of run {run.id} cannot be attempted again: {stands}",
-                hint=fork if is_done else f"wait for its end; {_ask(run)}",
+                hint=instead if is_done else f"wait for its end; {_ask(run)}",
             )
         _refuse_taken(run, attempts[-1], ReattemptRefused, "attempted again")
         if ahead := self._gone_ahead(view, run, node):
             raise ReattemptRefused(
-                f"node {name} of run {run.id} cannot be attempted again: {'; '.join(ahead)}", hint=fork
+                f"node {name} of run {run.id} cannot be attempted again: {'; '.join(ahead)}", hint=instead
             )
         run = self._take_up(view, record(view, run, "reattempted", by=op.by, node=name))
         nodes = self._retry_nodes(view, run, node, op.by)
@@ -299,8 +343,14 @@ class Operators:
             return _skip_event_of(view, run, latest, op.by)
         if status == SKIPPED:
             return Changed(changed=False, status=run.status)  # K8: whoever asks again is not told off
+        child = _run_of(view, latest)
+        if child is not None:  # which would go on, with nobody to tell
+            raise UsageError(
+                f"node {name} of run {run.id} cannot be skipped: it is running, as run {child.id}",
+                hint=f"wait for its end, or `holdfast cancel {child.id}`: then the node gives up, and can be skipped",
+            )
         if run.status in FINAL or status in (COMPLETED, LEASED):
-            stands = _STANDING.get(status, f"is {status}")
+            stands = _standing(view, run, latest)
             waits = status == LEASED and run.status not in FINAL
             fix = f"wait for its end; {_ask(run)}" if waits else "leave it as it is"
             raise UsageError(
@@ -333,7 +383,9 @@ class Operators:
 
     def discard(self, view: View, op: DiscardDead) -> Changed:
         run = existing_run(view, op.run)
-        node = self.machines[run.model].find(view, run, op.node, self.definitions)
+        machine = self.machines[run.model]
+        node = machine.find(view, run, op.node, self.definitions)
+        name = machine.label(view, run, node, self.definitions)
         attempts: list[Work] = view.find(Attempts(run.id, frozenset({node})))
         if not attempts or attempts[-1].status != DEAD:
             return Changed(changed=False, status=run.status)
@@ -345,10 +397,13 @@ class Operators:
                 hint=f"`holdfast retry {run.id}` looks into it again",
             )
         view.put(WORK, replace(attempts[-1], status=CANCELLED, token=attempts[-1].token + 1))
-        run = record(view, run, "dead letter discarded", by=op.by, node=op.node)
+        run = record(view, run, "dead letter discarded", by=op.by, node=name)
         run = replace(run, gave_up=max(0, run.gave_up - 1))
-        if run.ended or run.model == DECIDER:  # an instance goes on without it
+        reason = discarded_letter(name, op.by)
+        if run.model == DECIDER:  # an instance goes on without it
             view.put(RUNS, run)
+        elif run.ended:  # it failed before; for what else, if for anything
+            view.put(RUNS, self._blame(view, run) if run.gave_up else replace(run, reason=reason))
         else:
             waiting = {wait.address for wait in view.find(WaitsOf(run.id))}
             wait_no_more(view, run.id)
@@ -357,8 +412,8 @@ class Operators:
                 if work.status in (READY, LEASED) or work.node in waiting:
                     view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
             run = replace(run, active=0)
-            end_run(view, run, FAILED, reason=f"the dead letter of node {op.node} was discarded by {op.by}")
-        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(op.node,))
+            end_run(view, run, FAILED, reason=reason)
+        return Changed(changed=True, status=existing_run(view, op.run).status, nodes=(name,))
 
     def hold(self, view: View, op: SetHold) -> Changed:
         existing = view.get(HOLDS, (op.scope, op.name))

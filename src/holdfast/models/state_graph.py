@@ -39,6 +39,7 @@ from holdfast.core.rows import (
     RECORDED,
     RUNNING,
     RUNS,
+    SKIPPED,
     SUSPENDED,
     WORK,
     Checkpoint,
@@ -105,10 +106,17 @@ class GraphMachine:
         if run.remaining == 0:
             self._close(view, run, code, known, handing, work)
             return
-        self._go_on(view, run, code, known, handing, before)
+        self._go_on(view, run, code, known, handing, before, _due_after(work))
 
     def _go_on(
-        self, view: View, run: Run, code: GraphCode, known: Known, handing: Handing, before: int | None = None
+        self,
+        view: View,
+        run: Run,
+        code: GraphCode,
+        known: Known,
+        handing: Handing,
+        before: int | None = None,
+        due: int = 0,
     ) -> None:
         """Let the next items in. I46: if none could be for too long, the run is paused where it is."""
         waiting = len(known.frontier) - run.due
@@ -116,7 +124,7 @@ class GraphMachine:
         if spilled and before is not None and code.backpressure is not None and view.now - before > code.backpressure:
             self._pause_under_pressure(view, run, code, waiting, view.now - before)
             return
-        run = _admit(view, run, code, known, handing)
+        run = _admit(view, run, code, known, handing, due)
         view.put(RUNS, run)
         if run.active == 0:
             self.idle(view, run)
@@ -147,7 +155,7 @@ class GraphMachine:
         if not frontier:
             end_run(view, replace(run, error=None), COMPLETED, result=code.result(fields))
             return
-        self._open(view, run, code, after, handing)
+        self._open(view, run, code, after, handing, 0 if last is None else _due_after(last))
 
     def _write(
         self,
@@ -386,6 +394,14 @@ def _settled(
         stored = work.result if work.status == COMPLETED else None  # of one that was skipped: nothing
         settled.append((item, decode_outcome(None if stored is None else code.unseal(stored))))
     return settled, retries
+
+
+def _due_after(work: Work) -> int:
+    """When what an item makes room for is due: one that was skipped hands on the time that the run was started for.
+
+    That is in no column of the run. The time of a later attempt is a retry's, and is over with it.
+    """
+    return work.due if work.status == SKIPPED and work.attempt == 1 else 0
 
 
 def _admit(view: View, run: Run, code: GraphCode, known: Known, handing: Handing, due: int = 0) -> Run:

@@ -31,7 +31,7 @@ from holdfast.authoring.flow_control import (
 )
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, decode_error, encode_error
+from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, decode_error, encode_error, encode_record
 from holdfast.core.errors import StoreError, StoreUnavailable, UsageError
 from holdfast.core.operations import (
     RECORDED,
@@ -407,15 +407,17 @@ class AttemptRunner:
     def _failed(self, attempt: Attempt, invocation: Invocation, error: Exception, started: float) -> FailWork:
         work, retry = attempt.work, invocation.retry
         timed_out, repeatable = isinstance(error, TimedOut), True
+        at_home = self._definitions.registry.has_code_of(attempt.run.workflow)
         if isinstance(error, Unrepeatable):
             error, repeatable = error.error, False
         if isinstance(error, ProcessDied):
             error = RuntimeError(f"the process that ran {named(work)} died: {error.message}; {error.hint}")
         if isinstance(error, RemoteFailure):
             repeatable = error.repeatable
-            record, error = error.error, error.to_exception()
+            failed = msgspec.structs.replace(error.record, at_home=at_home)
+            record, error = encode_record(failed), error.to_exception()
         else:
-            record = encode_error(error, earlier=work.error)
+            record = encode_error(error, earlier=work.error, at_home=at_home)
         failed = decode_error(record)  # not the exception itself: its __str__ may raise
         retryable = repeatable and (timed_out or retry.allows(error))
         who, then = named(work, invocation.name), ""

@@ -12,9 +12,16 @@ import sys
 from collections.abc import Iterator
 
 from holdfast.authoring.registry import MAIN_MODULES, defining_modules
-from holdfast.core.codec_failure import STAND_IN
+from holdfast.core.codec_failure import decode_error
+from holdfast.core.codec_failure_parts import STAND_IN
 
 _LOCAL = ".<locals>."
+
+
+def as_it_was_raised(error: bytes) -> Exception:
+    """A recorded failure for the code that it was raised in, which takes it alike whatever is loaded by now (G8)."""
+    record = decode_error(error)
+    return record.to_exception(known_exception, at_home=record.at_home)
 
 
 def known_exception(qualified: str) -> type[BaseException] | None:

@@ -12,8 +12,8 @@ from holdfast.authoring.flows import Flow
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import CallCodec, Codecs, decode_error, encode_error
-from holdfast.core.errors import MissingJob, PayloadRefused, RunFailed, StoreError
+from holdfast.core.codec import CallCodec, Codecs, encode_error
+from holdfast.core.errors import MissingJob, PayloadRefused, StoreError
 from holdfast.core.flow_waits import AwaitEvents, read_wait
 from holdfast.core.ids import child_id
 from holdfast.core.operations import (
@@ -27,8 +27,9 @@ from holdfast.core.operations import (
     StartRun,
     SteerWork,
 )
-from holdfast.core.rows import BARRIER, CHILD, COMPLETED, SETTLE, SLEEP, WAIT, Run, Work
+from holdfast.core.rows import BARRIER, CHILD, COMPLETED, FAILED, SETTLE, SLEEP, WAIT, Run, Work
 from holdfast.models.flow_code import FlowCode, FlowNotLoaded
+from holdfast.runtime.child_failures import stored_child_failure
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.folds import submit
 from holdfast.store.contract import Store
@@ -107,12 +108,10 @@ class FlowWork:
             return SteerWork(**_lease(work), wish="reattempt", reason=f"waits for run {child}", after_runs=(child,))
         if row.status == COMPLETED:
             return CompleteWork(**_lease(work), result=row.result or b"null", offer=offer())
-        if row.error is not None and isinstance(self._definitions.registry.workflows.get(work.name), Flow):
-            # A flow beside others in a gather is part of this one: its failure is what it raised.
-            return FailWork(**_lease(work), error=row.error, retryable=False)
-        told = "" if row.error is None else decode_error(row.error).message
-        error = RunFailed(f"run {child} of {row.workflow} is {row.status}{': ' if told else ''}{told}")
-        return FailWork(**_lease(work), error=encode_error(error), retryable=False)
+        error = stored_child_failure(row)
+        if row.status == FAILED and isinstance(self._definitions.registry.workflows.get(work.name), Flow):
+            error = row.error or error  # a flow beside others in a gather is part of this one: it raises what it raised
+        return FailWork(**_lease(work), error=error, retryable=False)
 
     async def _start(self, work: Work, run: Run, child: str) -> str:
         registry = self._definitions.registry

@@ -171,12 +171,11 @@ class CallRunner:
         match request:
             case PreparedCall() if pending.address in function.cut_off:
                 # I3, G3: it may have been begun, so this is another attempt; the work table knows which.
-                call = self._queued(function, run, pending, request)
-                step.calls = extended(step.calls, msgspec.structs.replace(call, attempt=function.losses + 2))
+                self._queue(function, run, pending, request, step, attempt=function.losses + 2)
             case PreparedCall() if request.action.policy.queue is None and not request.action.transactional:
                 self._carry_out(function, pending, self._act(function, run, pending, request), step, alone)
             case PreparedCall():  # a transactional one commits with its result, and so is settled by whoever runs it
-                step.calls = extended(step.calls, self._queued(function, run, pending, request))
+                self._queue(function, run, pending, request, step, attempt=1)
             case SideEffect():
                 step.entries = extended(step.entries, self._side_effect(pending, request))
             case Wait():
@@ -226,7 +225,7 @@ class CallRunner:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            return _failure(pending, encode_error(error))
+            return _failure(pending, encode_error(error, at_home=True))
 
     async def _act(self, function: LiveFunction, run: Run, pending: Pending, request: PreparedCall) -> Outcome:
         action, policy, tag = request.action, request.action.policy, self.codecs.default.tag
@@ -252,7 +251,7 @@ class CallRunner:
                 return _failure(pending, record)
             return _result(pending, value, tag)
         except Exception as error:  # neither the call nor its failure could be made out
-            return _failure(pending, encode_error(error))
+            return _failure(pending, encode_error(error, at_home=True))
 
     def _attempt(
         self, function: LiveFunction, run: Run, pending: Pending, action: Action[..., Any], data: bytes, number: int
@@ -277,9 +276,16 @@ class CallRunner:
         invocation = invocation_of_call(action, work, run, self.payload_limit_bytes, self.codecs)
         return Attempt(work, run, metered=False), invocation
 
-    def _queued(self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall) -> QueuedCall:
-        data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)
-        return self._queued_call(function, run, pending, request, data)
+    def _queue(
+        self, function: LiveFunction, run: Run, pending: Pending, request: ActionCall, step: Step, *, attempt: int
+    ) -> None:
+        try:
+            data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)
+        except Exception as error:  # a failure of the call, which its code may catch
+            step.entries = extended(step.entries, _failure(pending, encode_error(error)))
+            return
+        call = self._queued_call(function, run, pending, request, data)
+        step.calls = extended(step.calls, msgspec.structs.replace(call, attempt=attempt))
 
     def _retried(
         self,
@@ -323,14 +329,14 @@ class CallRunner:
         try:
             encoded = request.encode(request.fn(), limit=self.payload_limit_bytes, codecs=self.codecs)
         except Exception as error:
-            return _failure(pending, encode_error(error))
+            return _failure(pending, encode_error(error, at_home=True))
         return _result(pending, encoded.data, encoded.codec)
 
     def _child(self, function: LiveFunction, run: Run, pending: Pending, request: ChildCall, step: Step) -> None:
         try:
             start = self._child_start(function, run, pending, request)
         except Exception as error:
-            step.entries = extended(step.entries, _failure(pending, encode_error(error)))
+            step.entries = extended(step.entries, _failure(pending, encode_error(error, at_home=True)))
             return
         step.children = extended(step.children, start)
         if request.awaits:
@@ -358,7 +364,7 @@ class CallRunner:
             codec=spec.codec,
             input_digest=spec.input_digest,
             on_failure=spec.on_failure,
-            queue=request.queue or "default",
+            queue=request.queue or run.queue,
             priority=run.priority,
             tags=run.tags,
             parent=None if request.detached else run.id,

@@ -354,7 +354,7 @@ class FunctionDriver:
         log.warning("run %s of %s was tried again: %s", *name, told, extra={"run": function.run_id})
 
     async def _fail(self, work: Work, error: BaseException, cause: int = 0) -> Settled:
-        record = encode_error(error)
+        record = encode_error(error, at_home=True)
         key: dict[str, Any] = {"run": work.run, "node": work.node, "attempt": work.attempt, "token": work.token}
         return await self._submit(FailWork(**key, error=record, retryable=False, cause=cause))
 
@@ -374,14 +374,16 @@ async def begun(
     *,
     limit_bytes: int,
     watchdog: RunWatchdog | None = None,
+    parked: bool = False,
 ) -> LiveFunction:
     """The function of a run with everything delivered that is recorded since it began, or went on as another call."""
     # A run may have been started for a later time, or paused: to its code, time begins when it does.
     name, data, codec, at, seed = run.workflow, run.input, run.codec, run.started or run.created, run.id
     # Before the history, so that each is answered there or still open.
-    stored = await stored_requests(store, run) if run.remaining or run.active > 1 else {}
+    waits = bool(run.remaining) or run.active > (0 if parked else 1)
+    stored = await stored_requests(store, run, parked=parked) if waits else {}
     # What was waited for when the turn was leased may have been answered since, by the first entry that there is.
-    recorded = run.entries or run.remaining or run.active > 1
+    recorded = run.entries or waits
     rows = await store.history(run.id, max(run.base - 2, 0)) if recorded else []
     before = rows[0] if rows and rows[0].sequence < run.base else None
     rows = rows if before is None else rows[1:]
@@ -439,7 +441,7 @@ async def replayed(
     store: Store, definitions: RegistryDefinitions, codecs: Codecs, run: Run, *, limit_bytes: int
 ) -> LiveFunction:
     """The function as its history leaves it, with nothing started. Evict it afterwards."""
-    function = await begun(store, definitions, codecs, run, limit_bytes=limit_bytes)
+    function = await begun(store, definitions, codecs, run, limit_bytes=limit_bytes, parked=True)
     try:
         function.caught_up()
     except BaseException:
@@ -448,13 +450,16 @@ async def replayed(
     return function
 
 
-async def stored_requests(store: Store, run: Run) -> dict[str, StoredRequest]:
-    """What the store knows the function to wait for, by address: events, other runs, calls in the work table."""
+async def stored_requests(store: Store, run: Run, *, parked: bool = False) -> dict[str, StoredRequest]:
+    """What the store knows the function to wait for, by address: events, other runs, calls in the work table.
+
+    Whoever drives it holds its turn, which is active too; of a run that may be `parked` a call may be all that is.
+    """
     stored: dict[str, StoredRequest] = {}
     if run.remaining:
         for wait in await store.rows(WaitsOf(run.id)):
             stored[wait.address] = (wait.name, wait.digest)
-    if run.active > 1:
+    if run.active > (0 if parked else 1):
         for work in await store.rows(OpenWork(run.id)):
             if work.kind == CALL:
                 stored[work.node.rpartition("|")[2]] = (work.name, work.parents or "")

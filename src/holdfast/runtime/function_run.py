@@ -32,12 +32,11 @@ from holdfast.authoring.function_calls import (
 )
 from holdfast.authoring.functions import Workflow
 from holdfast.authoring.registry import Registered, Registry
+from holdfast.authoring.startable import result_codec_of
 from holdfast.core.codec import (
     MAX_INT,
-    CallCodec,
     Codecs,
-    ErrorRecord,
-    decode_error,
+    ResultCodec,
     decode_stored_result,
     encode_stored_result,
     unlabelled,
@@ -60,11 +59,12 @@ from holdfast.core.function_operations import (
     Rollback,
     Sent,
 )
-from holdfast.core.rows import CANCELLED, COMPLETED, Run
+from holdfast.core.rows import COMPLETED, Run
 from holdfast.core.stored import moment
 from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
-from holdfast.runtime.exception_classes import known_exception
+from holdfast.runtime.child_failures import child_failure, what_it_raised
+from holdfast.runtime.exception_classes import as_it_was_raised
 from holdfast.runtime.prepared_call import PreparedCall
 from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
@@ -87,14 +87,6 @@ _NOTHING_REFUSED: Final[dict[int, RefusedEvent]] = {}
 _NOTHING_EXPOSED: Final[dict[str, Callable[[], Any]]] = {}
 _decode_end = msgspec.msgpack.Decoder(RunEnd).decode
 _decode_sent = msgspec.json.Decoder(Sent).decode
-
-
-def _root(record: ErrorRecord | None) -> str:
-    """What went wrong at the bottom: of children of children each would otherwise tell all below it again."""
-    if record is None:
-        return "nothing is known of why"
-    below = record.message.partition(" failed: ")[2].rpartition(". Fix: ")[0] if record.type == "RunFailed" else ""
-    return below or record.message
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -304,7 +296,7 @@ class LiveFunction:
             if self._stored:
                 self._stored.pop(numbered.entry.address, None)
             sequence = numbered.sequence
-            may_end_it = numbered.entry.kind in _FAILURES and not self.loop.done
+            may_end_it = numbered.entry.kind in _FAILURES and not self.loop.done and not self.rolls_back
             self._deliver(numbered)
             if may_end_it and self.loop.done:
                 self._ended_by = sequence
@@ -381,11 +373,12 @@ class LiveFunction:
         if entry.digest != pending.digest or self._present_name(entry.name, pending) != pending.name:
             return run_calls.RESULT, None  # the answer to something else: the loop tells what differs
         if entry.kind == FAILURE:
-            return run_calls.ERROR, decode_error(entry.value or b"{}").to_exception(known_exception)
+            return run_calls.ERROR, as_it_was_raised(entry.value or b"{}")
         try:
             return run_calls.RESULT, self._value(entry, pending.payload, at)
         except RunFailed as error:
-            return run_calls.ERROR, error
+            unwraps = isinstance(pending.payload, ChildCall) and pending.payload.unwraps
+            return run_calls.ERROR, what_it_raised(error) if unwraps else error
         except RunCancelled as error:
             return run_calls.ERROR, error
 
@@ -423,7 +416,7 @@ class LiveFunction:
             case _:
                 return None
 
-    def _child_result(self, name: str, end: RunEnd, codec: CallCodec | None) -> Any:
+    def _child_result(self, name: str, end: RunEnd, codec: ResultCodec | None) -> Any:
         if end.status == COMPLETED:
             if end.result is None:
                 return None
@@ -432,26 +425,14 @@ class LiveFunction:
                 return decode_stored_result(codec, self._codecs, end.result)
             plain = unlabelled(end.result)
             return self._codecs.decode(plain.data, where=f"the result of run {end.run}", codec=plain.codec)
-        if end.status == CANCELLED:
-            raise RunCancelled(f"child run {end.run} of {name} was cancelled", run_id=end.run, by=None)
-        record = None if end.error is None else decode_error(end.error)
-        cause = None if record is None else record.to_cause(known_exception)
-        became = "does not exist" if end.status == "not found" else f"failed: {_root(record)}"
-        error = RunFailed(
-            f"child run {end.run} of {name} {became}",
-            run_id=end.run,
-            workflow=end.workflow or name,
-            cause=cause,
-            attempts=() if record is None or cause is None else record.attempts(cause, known_exception),
-            hint=f"see `holdfast show {end.run} --traceback`",
-        )
-        error.__cause__ = cause
-        raise error
+        raise child_failure(name, end, self.registry)
 
-    def _result_codec(self, end: RunEnd, asked: CallCodec | None) -> CallCodec | None:
+    def _result_codec(self, end: RunEnd, asked: ResultCodec | None) -> ResultCodec | None:
         """Of what a run returned, which may have gone on as another workflow; None if that is not known here."""
-        found: Any = self.registry.workflows.get(end.went_on_as) if end.went_on_as else None
-        return found.call if isinstance(found, Workflow) else None if end.went_on_as else asked
+        if asked is not None and not end.went_on_as:
+            return asked
+        name = end.went_on_as or end.workflow
+        return result_codec_of(self.registry.workflows.get(name) or self.registry.actions.get(name))
 
     def next_due(self) -> int | None:
         """When a time comes that the function waits for."""

@@ -15,8 +15,8 @@ from holdfast.authoring.node_context import NodeContext
 from holdfast.authoring.startable import resolve_start
 from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
-from holdfast.core.codec import Codecs, decode_error, encode_error
-from holdfast.core.errors import MissingJob, RunFailed, StoreError
+from holdfast.core.codec import Codecs, encode_error
+from holdfast.core.errors import MissingJob, StoreError
 from holdfast.core.ids import idempotency_key
 from holdfast.core.operations import CompleteWork, FailWork, KillWork, Offer, Operation, Settled, StartRun, SteerWork
 from holdfast.core.queries import RecordedBy, StateChain
@@ -26,6 +26,7 @@ from holdfast.core.state_items import Item, node_of, step_of
 from holdfast.core.state_outcomes import encode_outcome, split, with_sent
 from holdfast.models.state_graph import recording_attempt, subgraph_run
 from holdfast.models.state_memory import Known, mark_of, missing_checkpoint, put_together
+from holdfast.runtime.child_failures import stored_child_failure
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.invocation import Invocation
 from holdfast.runtime.recorded_calls import CallCoding, LiveCalls, coding_of
@@ -194,9 +195,7 @@ class GraphWork:
         if row.status == COMPLETED:
             outcome = code.subgraph_outcome(name, given, split(code.unseal(row.result or b"{}")))
             return CompleteWork(**_lease(work), result=code.seal(encode_outcome(outcome)), offer=offer())
-        told = "" if row.error is None else decode_error(row.error).message
-        error = RunFailed(f"run {child} of {row.workflow} is {row.status}{': ' if told else ''}{told}")
-        return FailWork(**_lease(work), error=encode_error(error), retryable=False)
+        return FailWork(**_lease(work), error=stored_child_failure(row), retryable=False)
 
     async def _start(self, code: BoundGraph, name: str, run: Run, child: str, given: dict[str, bytes]) -> None:
         graph, initial = code.subgraph_input(name, given)

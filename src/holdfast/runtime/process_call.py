@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core import quoting
 from holdfast.core.codec import DEFAULT_CODECS, MAX_INT, Codecs
 from holdfast.core.ids import idempotency_key
 from holdfast.runtime.invocation import Invocation, discard
@@ -51,6 +52,7 @@ async def call_in_process(
             "idempotency_key": idempotency_key(work.workflow, work.run, work.node),
             "worker": worker,
             "payload_limit_bytes": limit if same else MAX_INT,
+            "may_quote": quoting.is_allowed(),
             "instance": instance_told(invocation.instance),
         },
         earlier=work.error,

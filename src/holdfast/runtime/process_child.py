@@ -31,6 +31,7 @@ from holdfast.authoring.context import Context, NodeInfo, entered
 from holdfast.authoring.dags import Dag
 from holdfast.authoring.flow_control import signal_in
 from holdfast.authoring.registry import default_registry
+from holdfast.core import quoting
 from holdfast.core.codec import ErrorRecord, decode_error, encode_error
 from holdfast.core.errors import UsageError
 from holdfast.runtime.outcome import Meter
@@ -122,6 +123,8 @@ class Child:
 
     def _answer(self, call: Call) -> Answer:
         returned = False
+        if not call.context.may_quote:
+            quoting.forbid_for(self)
         try:
             action = self._action(call)
             args, kwargs = action.call.decode_call(call.call, call.codec)

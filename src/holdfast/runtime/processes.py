@@ -128,6 +128,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     node_id: str = ""
     worker: str = ""
     payload_limit_bytes: int = DEFAULT_LIMIT_BYTES
+    may_quote: bool = True
     instance: Instance | None = None
 
 

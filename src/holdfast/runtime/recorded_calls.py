@@ -6,33 +6,41 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.authoring.context import current_context, entered
 from holdfast.authoring.flow_control import WaitForPerson
-from holdfast.core import failpoints
-from holdfast.core.codec import Codecs, decode_error, encode_error
+from holdfast.core import failpoints, quoting
+from holdfast.core.codec import UNTYPED, Codecs, encode_error
+from holdfast.core.codec_call import returned_type
 from holdfast.core.codec_hooks import encode_hook
 from holdfast.core.codec_label import labelled, unlabelled
+from holdfast.core.codec_unset import unnoted
 from holdfast.core.errors import PayloadRefused, ReplayMismatch
 from holdfast.core.operations import STALE, Operation, Settled
 from holdfast.core.rows import Recorded, Work
 from holdfast.core.seams import Clock
+from holdfast.core.secret_names import is_secret
 from holdfast.core.state_operations import INTERRUPT, AskPerson, RecordCall
-from holdfast.runtime.exception_classes import known_exception
+from holdfast.runtime.exception_classes import as_it_was_raised
 from holdfast.runtime.known_calls import KnownCalls
 
 if TYPE_CHECKING:
     from holdfast.authoring.state_code import BoundGraph
 
 HIDDEN = "***"
-ALWAYS_HIDDEN = re.compile(r"(?i)authorization|api[-_]?key|password|passwd|secret|access[-_]?token|private[-_]?key")
 SHOWN_BYTES = 2_000
 
 _canonical = msgspec.json.Encoder(enc_hook=encode_hook, order="sorted").encode
+
+_ANNOTATE = (
+    "give ctx.record a function that says what it returns, `async def ask() -> Answer: …`, which a lambda cannot; or "
+    "return texts, numbers, lists and dicts of them"
+)
 
 Redaction = Callable[[str], bool]
 
@@ -42,7 +50,7 @@ def redaction(rules: Iterable[str | re.Pattern[str]] = ()) -> Redaction:
     own = [re.compile(re.escape(rule), re.IGNORECASE) if isinstance(rule, str) else rule for rule in rules]
 
     def is_hidden(key: str) -> bool:
-        return bool(ALWAYS_HIDDEN.search(key)) or any(rule.search(key) for rule in own)
+        return is_secret(key) or any(rule.search(key) for rule in own)
 
     return is_hidden
 
@@ -74,28 +82,52 @@ class CallCoding:
     def request(self, value: Any, where: str) -> tuple[bytes, str]:
         """A request without its secrets, as it is stored, and its hash: what replay compares."""
         try:
-            plain = msgspec.json.decode(_canonical(value))
+            plain = msgspec.json.decode(unnoted(_canonical(value)))
         except Exception as error:
             raise PayloadRefused(
-                f"the request of {where} can't be stored: {error}", hint="give plain values, dataclasses or models"
+                f"the request of {where} can't be stored: {quoting.text_of(error)}",
+                hint="give plain values, dataclasses or models",
             ) from None
         shown = redacted(plain, self._is_hidden)
         return self.seal(shown, f"the request of {where}"), hash_of(_canonical(shown))
 
-    def response(self, value: Any, where: str) -> tuple[bytes, str]:
-        stored = self.seal(value, f"the response of {where}")
+    def by_rules_of_now(self, rows: Mapping[int, Recorded]) -> dict[int, Recorded]:
+        """Records with the hash that their requests have now: rules that came later hide more of them."""
+        return {number: self._by_rules_of_now(row) for number, row in rows.items()}
+
+    def _by_rules_of_now(self, row: Recorded) -> Recorded:
+        plain = self.unseal(row.request)
+        shown = redacted(plain, self._is_hidden)
+        return row if shown == plain else replace(row, request_hash=hash_of(_canonical(shown)))
+
+    def response(self, value: Any, where: str, annotation: object = UNTYPED) -> tuple[bytes, str]:
+        """What a call gave, as it is stored, and its hash: as the call says, or else in JSON's own types.
+
+        The call has been made, so that nothing is refused which can be stored in one of the two ways.
+        """
+        try:
+            stored = self.seal(value, f"the response of {where}", annotation)
+        except PayloadRefused as refused:
+            try:
+                stored = self.seal(value, f"the response of {where}")
+            except PayloadRefused:
+                fix = None if annotation is UNTYPED else refused.hint
+                raise PayloadRefused(refused.message, hint=fix or _ANNOTATE) from refused.__cause__
         return stored, self.response_hash(stored)
 
     def response_hash(self, stored: bytes) -> str:
         """Over canonical JSON, whatever the codec."""
         return hash_of(_canonical(self.unseal(stored)))
 
-    def decoded(self, stored: bytes, where: str) -> Any:
+    def decoded(self, stored: bytes, where: str, annotation: object = UNTYPED) -> Any:
+        """What the node receives, the first time too (I14)."""
         found = unlabelled(stored)
+        with suppress(PayloadRefused):  # it was not what the call says, or older code said something else
+            return self._codecs.decode(found.data, annotation, where=where, codec=found.codec)
         return self._codecs.decode(found.data, where=f"the response of {where}", codec=found.codec)
 
-    def seal(self, value: Any, where: str) -> bytes:
-        written = self._codecs.encode(value, where=where, limit=self._limit)
+    def seal(self, value: Any, where: str, annotation: object = UNTYPED) -> bytes:
+        written = self._codecs.encode(value, annotation, where=where, limit=self._limit)
         return labelled(written.data, written.codec)
 
     def unseal(self, stored: bytes) -> Any:
@@ -110,7 +142,10 @@ def coding_of(code: BoundGraph) -> CallCoding:
 
 def answer_of(answer: Any, codecs: Codecs, limit: int) -> tuple[bytes, str]:
     """What a person says to a node, as it is stored, and its hash."""
-    written = codecs.encode(answer, where="the answer", limit=limit)
+    try:
+        written = codecs.encode(answer, where="the answer", limit=limit)
+    except PayloadRefused as refused:  # of an answer nothing can be annotated
+        raise PayloadRefused(refused.message, hint="answer with texts, numbers, lists and dicts of them") from None
     return labelled(written.data, written.codec), hash_of(_canonical(answer))
 
 
@@ -132,7 +167,7 @@ class LiveCalls:
     ) -> None:
         self._work = work
         self._recording = recording
-        self._known = KnownCalls(known)
+        self._known = KnownCalls(coding.by_rules_of_now(known))
         self._coding = coding
         self._clock = clock
         self._submit = submit
@@ -181,7 +216,7 @@ class LiveCalls:
         asked = self._ask(name, request)
         if asked.before is not None:
             await asyncio.sleep(0)  # the node's other branches ask as well, much as when the call took its time
-            return self._again(asked.before, asked.where)
+            return self._again(asked.before, asked.where, returned_type(call))
         if self._question is not None:  # the attempt is over as soon as the calls that were made before are recorded
             await self._ended_calls()
             raise self._question
@@ -201,23 +236,29 @@ class LiveCalls:
             with _apart(asked):
                 value = await call()
         except Exception as error:
-            await self._write(asked, began, error=encode_error(error))
-            raise
-        return await self._answered(asked, began, value)
+            record = encode_error(error, at_home=True)
+            await self._write(asked, began, error=record)
+            if quoting.is_allowed():
+                raise
+            raise as_it_was_raised(record) from None  # I14: much of it may not be kept
+        return await self._answered(asked, began, value, returned_type(call))
 
     def record_blocking(self, name: str, request: object, call: Callable[[], Any]) -> Any:
         """The call is made in the node's own thread; what came of it is written by the loop."""
         asked = self._ask(name, request)
         if asked.before is not None:
-            return self._again(asked.before, asked.where)
+            return self._again(asked.before, asked.where, returned_type(call))
         began = self._clock.monotonic()
         try:
             with _apart(asked):
                 value = call()
         except Exception as error:
-            self._on_loop(self._write(asked, began, error=encode_error(error)))
-            raise
-        return self._on_loop(self._answered(asked, began, value))
+            record = encode_error(error, at_home=True)
+            self._on_loop(self._write(asked, began, error=record))
+            if quoting.is_allowed():
+                raise
+            raise as_it_was_raised(record) from None
+        return self._on_loop(self._answered(asked, began, value, returned_type(call)))
 
     async def interrupt(self, payload: object) -> Any:
         """A question ends the attempt. Calls that other branches of the node make are waited for: a call that is not
@@ -267,15 +308,15 @@ class LiveCalls:
             self._beside_records = asked
         return asked._replace(number=known.new_number(number))
 
-    def _again(self, before: Recorded, where: str) -> Any:
+    def _again(self, before: Recorded, where: str, annotation: object = UNTYPED) -> Any:
         if before.error is not None:
-            raise decode_error(before.error).to_exception(known_exception)
-        return self._coding.decoded(before.response or b"null", where)
+            raise as_it_was_raised(before.error)
+        return self._coding.decoded(before.response or b"null", where, annotation)
 
-    async def _answered(self, asked: _Asked, began: float, value: Any) -> Any:
-        response, response_hash = self._coding.response(value, asked.where)
+    async def _answered(self, asked: _Asked, began: float, value: Any, annotation: object) -> Any:
+        response, response_hash = self._coding.response(value, asked.where, annotation)
         await self._write(asked, began, response=response, response_hash=response_hash)
-        return self._coding.decoded(response, asked.where)  # I14: what it will be in a replay
+        return self._coding.decoded(response, asked.where, annotation)  # I14: what it will be in a replay
 
     async def _write(
         self,

@@ -47,7 +47,6 @@ from holdfast.core.rows import (
     QUEUED_EVENT,
     READY,
     RUNS,
-    SETTLES_AFTER_END,
     STREAM,
     TABLES,
     WORK,
@@ -86,6 +85,7 @@ from holdfast.store.contract import (
     begun,
 )
 from holdfast.store.memory_events import QueuedEventsByAge
+from holdfast.store.memory_pruning import is_needed
 from holdfast.store.memory_streams import Positions, transitions_of, types_of
 
 COMMAND, SAME = "command:", "same:"  # the ids that deciders keep among those of events
@@ -502,10 +502,8 @@ class MemoryStore:
 
     async def prune(self, ended_before: int, limit: int) -> int:
         ended = (run for run in self.tables[RUNS].values() if run.ended and (run.finished or 0) < ended_before)
-        # What an instance's last decision asked for still happens (I34), and its run stays until then. A projection
-        # that stopped keeps its position: without it, it would take every event a second time.
-        ended = (run for run in ended if run.model != "projection")
-        ended = (run for run in ended if not any(map(_settles, self._of_run[WORK].get(run.id, {}).values())))
+        work, by_id = self._of_run[WORK], self.tables[RUNS]
+        ended = (run for run in ended if not is_needed(run, work.get(run.id, {}).values(), by_id.get((run.parent,))))
         old = [run for run in ended if not self._is_unseen(run)][:limit]
         for run in old:
             for table in self.tables:
@@ -577,10 +575,6 @@ class _MemoryTransaction:
     @property
     def user(self) -> UserTransaction:
         raise UsageError("memory:// has no transactions for user code")
-
-
-def _settles(work: Work) -> bool:
-    return work.kind in SETTLES_AFTER_END and work.status in OPEN_WORK
 
 
 def _depth(queue: str, items: list[Work], now: int) -> QueueDepth:

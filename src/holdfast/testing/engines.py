@@ -9,13 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from holdfast.any_queue import serve_whatever_comes
 from holdfast.authoring.durations import instant_us
 from holdfast.authoring.registry import Registry
-from holdfast.coordinator import Commit
 from holdfast.core.errors import UsageError
 from holdfast.engine import Engine
 from holdfast.runtime.system import RealIds, System, real_system
-from holdfast.runtime.worker import Worker
 from holdfast.testing.virtual_clock import VirtualClock
 
 SEEDED_START = datetime(2030, 1, 1, tzinfo=UTC)  # where time begins if all has to be the same each time
@@ -83,15 +82,3 @@ async def _running(engine: Engine, clock: VirtualClock, concurrency: int) -> Asy
                 yield engine, clock
             finally:
                 clock.belongs_to(None)
-
-
-def serve_whatever_comes(engine: Engine, worker: Worker) -> None:
-    """Serve queues that are named first in a start: in a test there is nobody else who would."""
-
-    def on_commit(commit: Commit) -> None:
-        for work in commit.work:
-            if not any(work.queue in each.queues for each in engine.local_workers):
-                worker.queues = (*worker.queues, work.queue)
-                worker.wake()
-
-    engine.coordinator.observers.insert(0, on_commit)

@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.errors import UsageError
+from holdfast.core.secret_names import SECRETS, ending_with, spread
 
-DEFAULT_PATTERNS: Final = ("password", "passwd", "secret", "token", "authorization", "api_?key", "private_?key")
 HIDDEN: Final = "[redacted]"
 # Ours, and written for people: they quote values that user code returned or raised.
 TEXTS: Final = frozenset({"returned", "message", "traceback", "reason", "text", "headline", "error"})
@@ -29,7 +29,7 @@ _NAMED: Final = re.compile(
 class Redaction:
     """Hides values by the names of their fields: whole words of a name, in any case and any style of writing."""
 
-    def __init__(self, patterns: Iterable[str] = DEFAULT_PATTERNS) -> None:
+    def __init__(self, patterns: Iterable[str] = SECRETS) -> None:
         words = list(patterns)
         try:
             parts = [f"(?:{re.compile(word).pattern})" for word in words]
@@ -39,11 +39,11 @@ class Redaction:
             ) from error
         self.is_active = bool(parts)
         # password, db_password, dbPassword, passwords, X-Api-Key; not "tokenizer".
-        self._name = re.compile(rf"(?:^|.*[_\-. ])(?:{'|'.join(parts) or '(?!)'})s?", re.IGNORECASE)
+        self._name = ending_with(parts, plural="s?")
 
     def hides(self, name: str) -> bool:
         """Whether the value of a field of this name is hidden."""
-        return self._name.fullmatch(_spread(name)) is not None
+        return self._name.fullmatch(spread(name)) is not None
 
     def shown(self, value: Any) -> Any:
         """An answer of ours, or a value, as it may be shown: in JSON's types."""
@@ -82,14 +82,9 @@ def _own_fields(answer: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ..
     return tuple((field.name, field.encode_name, field.type == dict[str, int]) for field in fields)
 
 
-def _spread(name: str) -> str:
-    """The words of a name with underscores between them: dbPassword and db-password are db_Password and db_password."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_")
-
-
 def pattern_of(name: str) -> str:
     """The rule that hides fields of this name, in which a star stands for any text."""
-    return ".*".join(re.escape(part) for part in _spread(name).split("*"))
+    return ".*".join(re.escape(part) for part in spread(name).split("*"))
 
 
 def redaction_of(rules: Iterable[str] | bool | None) -> Redaction:

@@ -42,7 +42,7 @@ COUNT_VARIABLE, SEED_VARIABLE = "HOSTILE_BYTES", "HOSTILE_SEED"
 SLOW_SECONDS = 2.0
 LONGEST_MESSAGE = 20_000
 MOST_MEMORY_KILOBYTES = 300_000
-MAKES_THE_BEST_OF_IT = {"labelled result", "error", "rebuilt error", "what people read"}
+MAKES_THE_BEST_OF_IT = {"labelled result", "error", "rebuilt error", "error in its place", "what people read"}
 
 
 class Colour(Enum):
@@ -53,6 +53,12 @@ class Colour(Enum):
 class Point:
     x: int
     y: float
+
+
+class Unknown(ConnectionError):
+    def __init__(self, price: decimal.Decimal) -> None:
+        super().__init__(price)
+        self.price = price
 
 
 class Rich(msgspec.Struct):
@@ -105,6 +111,7 @@ CALLED = [CALL.encode_call(*ARGUMENTS)]
 CALLED_PACKED = [CALL.encode_call(*ARGUMENTS, codecs=PACKED)]
 RESULTS = [CALL.encode_result(RICH), b"null"]
 ERROR = encode_error(ValueError("no"), earlier=encode_error(KeyError("before")))
+UNKNOWN_ERROR = encode_error(Unknown(RICH.price), at_home=True)
 ITEMS = msgspec.json.encode((Item(node="look", path=entry_path("look")),))
 OUTCOME = encode_outcome(Outcome(delta={"log": msgspec.Raw(b'["x"]')}))
 PATCH = difference({"log": b'["aaaa","b"]', "n": b"1"}, {"log": b'["aaaa","b","c"]', "n": b"2"})
@@ -118,6 +125,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], list[bytes]]] = {
     "labelled result": (lambda data: unlabelled(data), [labelled(b"null", "msgpack"), b"null"]),
     "error": (decode_error, [ERROR]),
     "rebuilt error": (lambda data: decode_error(data).to_exception(lambda name: ValueError), [ERROR]),
+    "error in its place": (lambda data: decode_error(data).to_exception(at_home=True), [UNKNOWN_ERROR]),
     "stored graph": (graph_of_nodes, [stored_nodes(BUILT)]),
     "graph document": (
         lambda data: parse_document(data.decode(errors="surrogateescape")),

@@ -50,6 +50,17 @@ async def test_i1_only_what_has_ended_is_pruned(site: Site, status: str) -> None
         assert await store.prune(EPOCH_US, 10) == (1 if status in ENDED else 0)
 
 
+@pytest.mark.parametrize(("status", "pruned"), [("ready", 0), ("leased", 0), ("blocked", 1), ("completed", 1)])
+async def test_g3_a_child_is_not_pruned_before_its_parent_has_looked_at_its_end(
+    site: Site, status: str, pruned: int
+) -> None:
+    """It would be started once more. An item that is blocked waits for another child, which has not ended."""
+    async with site.opened(VirtualClock()) as store:
+        await put(store, a_run("parent"), a_work("parent", "child", kind="child", status=status, worker="w"))
+        await put(store, a_run("child", parent="parent", status="completed", finished=1), *rows_of("child"))
+        assert await store.prune(EPOCH_US, 10) == pruned
+
+
 async def test_i1_pruning_goes_in_batches(site: Site) -> None:
     """A limit keeps the transaction short; whoever calls goes on until nothing is left."""
     async with site.opened(VirtualClock()) as store:
