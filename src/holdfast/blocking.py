@@ -545,13 +545,13 @@ class BlockingEngine:
         return self._thread.run(self._engine.run(workflow, *args, timeout=timeout, **options))
 
     def send(
-        self, event: Event[Any] | str, payload: Any = None, *, to: str | Identified, id: str | None = None
+        self, event: Event[R] | str, payload: R | None = None, *, to: str | Identified, id: str | None = None
     ) -> Sent:
         """Send an event to one run: `Delivered`, `Queued`, `TargetEnded` or `TargetNotFound`."""
         return self._thread.run(self._engine.send(event, payload, to=to, id=id))
 
     def broadcast(
-        self, event: Event[Any] | str, payload: Any = None, *, to_all: bool = False, id: str | None = None
+        self, event: Event[R] | str, payload: R | None = None, *, to_all: bool = False, id: str | None = None
     ) -> Sent:
         """Send an event to whoever has waited for it longest, or to all who wait; kept until somebody does."""
         return self._thread.run(self._engine.broadcast(event, payload, to_all=to_all, id=id))

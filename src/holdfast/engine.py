@@ -421,8 +421,8 @@ class Engine(Deciding, Projecting, Operating):
 
     async def send(
         self,
-        event: Event[Any] | str,
-        payload: Any = None,
+        event: Event[R] | str,
+        payload: R | None = None,
         *,
         to: str | Identified,
         id: str | None = None,
@@ -450,7 +450,7 @@ class Engine(Deciding, Projecting, Operating):
         return sent
 
     async def broadcast(
-        self, event: Event[Any] | str, payload: Any = None, *, to_all: bool = False, id: str | None = None
+        self, event: Event[R] | str, payload: R | None = None, *, to_all: bool = False, id: str | None = None
     ) -> Sent:
         """Send an event to whoever has waited for it longest, or to all who wait; kept until somebody does."""
         sent: Sent = await self.coordinator.submit(

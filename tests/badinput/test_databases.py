@@ -233,6 +233,27 @@ async def test_a_database_that_does_not_exist_is_refused(postgres_url: str) -> N
         await made(postgres_url.replace(urlsplit(postgres_url).path, "/no_such_database"))
 
 
+async def test_a_search_path_without_any_schema_that_exists_is_refused(postgres_url: str) -> None:
+    with refused(hf.StoreUnavailable, "no schema has been selected to create in", fix="CREATE SCHEMA"):
+        await made(_with_search_path(postgres_url, "nowhere"))
+
+
+async def test_a_session_that_the_server_ends_while_it_is_opened_is_told_as_ours(postgres_url: str) -> None:
+    """The function in the place of PostgreSQL's own ends the first statement as a server does that shuts down."""
+    await execute(
+        postgres_url,
+        "CREATE SCHEMA ending",
+        "CREATE FUNCTION ending.pg_backend_pid() RETURNS int LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'terminating connection' USING ERRCODE = '57P01'; END $$",
+    )
+    with refused(hf.StoreUnavailable, "terminating connection", fix="check that the server runs"):
+        await made(_with_search_path(postgres_url, "ending,pg_catalog"))
+
+
+def _with_search_path(url: str, path: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}options=-c%20search_path%3D{path}"
+
+
 async def test_a_server_that_is_not_there_is_refused_without_the_password(tmp_path: Path) -> None:
     with refused(hf.StoreUnavailable, "app", fix="server runs") as refusal:
         await made(f"postgresql://ada:secret@/app?host={tmp_path}")

@@ -146,6 +146,20 @@ async def sending_is_checked(run: str) -> None:
     await hf.execute("order", {"type": "Create"}, command_id="c1")
 
 
+async def sending_from_outside_is_checked(engine: hf.Engine, blocking: hf.BlockingEngine, run: str) -> None:
+    sent = await engine.send(approved, Approval(by="me"), to=run, id="m1")
+    assert_type(sent, hf.Delivered | hf.Queued | hf.TargetEnded | hf.TargetNotFound)
+    await engine.send("approved", {"by": "me"}, to=run)
+    await engine.send(poked, to=run)
+    await engine.broadcast(rejected, Rejection(why="no"), to_all=True)
+    await engine.broadcast("rejected", {"why": "no"})
+    await engine.send(approved, Rejection(why="no"), to=run)  # type: ignore[misc]
+    await engine.broadcast(approved, "no")  # type: ignore[misc]
+    blocking.send(approved, Approval(by="me"), to=run)
+    blocking.send(approved, "no", to=run)  # type: ignore[misc]
+    blocking.broadcast(approved, "no")  # type: ignore[misc]
+
+
 async def the_rest_is_typed(user: str) -> None:
     assert_type(hf.now(), datetime)
     assert_type(hf.uuid4(), UUID)

@@ -318,7 +318,7 @@ class PostgresStore:
     async def enroll(self, worker: WorkerRow, lease_seconds: float) -> WorkerRow:
         session = await self._session(worker.id)
         provable = worker.id in self._locked
-        with translate():
+        with translate(self.connections.shown):
             now = self.now()
             names = [msgspec.json.encode(names).decode() for names in (worker.queues, worker.workflows, worker.actions)]
             identity = (worker.id, worker.host, worker.pid, *names, worker.concurrency, provable)
@@ -342,7 +342,7 @@ class PostgresStore:
             self._locked.discard(worker)
             session = self._sessions[worker] = await self.connections.connect()
         if worker not in self._locked and not self.connections.pooled:
-            with translate():
+            with translate(self.connections.shown):
                 if await self._run(session, "fetchval", self._sql["hold_worker_lock"], worker):
                     self._locked.add(worker)
         return session
@@ -357,7 +357,7 @@ class PostgresStore:
             await failpoints.reach("heartbeat.before")
         session = await self._session(worker)
         try:
-            with translate():
+            with translate(self.connections.shown):
                 seen = await self._run(session, "fetchval", self._sql["heartbeat"], worker, int(lease_seconds * 1e6))
         except StoreUnavailable:
             session.terminate()
@@ -458,7 +458,7 @@ class PostgresStore:
                     heard(channel)
 
             try:
-                with translate():
+                with translate(self.connections.shown):
                     await connection.add_listener("holdfast", hear)
                 self._ear = connection.get_server_pid()
                 heard("work")  # whatever was announced while nobody listened

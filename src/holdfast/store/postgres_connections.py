@@ -61,7 +61,8 @@ class Connections:
         """Connect once, and find out whether a pooler stands in between."""
         connection = await self._raw_connect(pooled=True)
         try:
-            backend = await connection.fetchval("SELECT pg_backend_pid()")
+            with translate(self.shown):
+                backend = await connection.fetchval("SELECT pg_backend_pid()")
             self.pooled = backend != connection.get_server_pid()
         finally:
             await connection.close()
@@ -206,6 +207,11 @@ def translated(error: Exception, where: str) -> Exception | None:
     if isinstance(error, asyncpg.InvalidCatalogNameError):
         return StoreUnavailable(
             f"there is no such database as {where} names: {error}", hint="create it, or correct the URL"
+        )
+    if isinstance(error, asyncpg.InvalidSchemaNameError):
+        return StoreUnavailable(
+            f"{where} has none of the schemas that its search_path names: {error}",
+            hint="CREATE SCHEMA it, let the role use it, or correct search_path in the URL or of the role",
         )
     if isinstance(error, asyncpg.InvalidPasswordError | asyncpg.InvalidAuthorizationSpecificationError):
         return StoreUnavailable(
