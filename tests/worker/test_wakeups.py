@@ -185,6 +185,51 @@ async def test_k11_one_slow_answer_does_not_keep_a_lone_waiter_from_the_next_hin
             assert await asyncio.wait_for(result, SOON_SECONDS) == 1
 
 
+async def test_k11_an_answer_that_was_under_way_is_not_for_who_waits_since(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was retried while a poll was asked for it: whoever waits now waits for what comes of that."""
+    registry, broken, may_end = hf.Registry(), [True], asyncio.Event()
+
+    @hf.action(registry=registry, retry=hf.Retry(attempts=1))
+    async def fragile() -> str:
+        await may_end.wait()
+        if broken.pop() if broken else False:
+            raise ValueError("broken")
+        return "mended"
+
+    engine = engine_on(shared_url, registry)
+    async with engine, engine.worker():
+        runs, asked, may_read, read, may_answer = engine.store.runs, *(asyncio.Event() for _ in range(4))
+
+        async def held(ids: Sequence[str], *, settled: bool = False) -> list[Run]:
+            if asked.is_set() or not settled:
+                return await runs(ids, settled=settled)
+            asked.set()
+            await may_read.wait()
+            rows = await runs(ids)
+            read.set()
+            await may_answer.wait()
+            return rows
+
+        handle = await engine.start(fragile)
+        monkeypatch.setattr(engine.store, "runs", held)
+        first = asyncio.ensure_future(handle.result(timeout=10))
+        await asyncio.wait_for(asked.wait(), 10)
+        may_end.set()
+        with pytest.raises(hf.RunFailed):
+            await first
+        may_read.set()
+        await asyncio.wait_for(read.wait(), 10)
+        may_end.clear()
+        await handle.retry()
+        second = asyncio.ensure_future(handle.result(timeout=10))
+        await until(lambda: handle.id in engine.watch._waiting, "somebody waits for it again")
+        may_answer.set()
+        may_end.set()
+        assert await second == "mended"
+
+
 async def test_k11_polls_alone_are_enough(shared_url: str) -> None:
     """K11: with no notification at all, latency is the only thing that changes."""
     registry, quick, flaky = make_registry()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from holdfast.coordinator import Commit
@@ -49,7 +49,8 @@ class Watch:
     def hint(self) -> None:
         self._hint.set()
 
-    def _tell(self, run: Run) -> None:
+    def _tell(self, run: Run, among: Mapping[str, Collection[asyncio.Future[Run]]] | None = None) -> None:
+        """Tell those who want to know; of a row that was read, only those who were waiting before (`_who_waits`)."""
         waiters = self._waiting.get(run.id)
         if not waiters:
             return
@@ -57,13 +58,17 @@ class Watch:
         for wanted, future in waiters:
             if future.done():
                 told += 1
-            elif wanted(run):
+            elif (among is None or future in among[run.id]) and wanted(run):
                 future.set_result(run)
                 told += 1
         if told == len(waiters):
             del self._waiting[run.id]
         elif told:  # not so with most steps
             self._waiting[run.id] = [waiter for waiter in waiters if not waiter[1].done()]
+
+    def _who_waits(self, runs: Iterable[str]) -> dict[str, frozenset[asyncio.Future[Run]]]:
+        """Whoever comes later may have changed the run since: an answer that is under way is not for them."""
+        return {run: frozenset(future for _, future in self._waiting.get(run, ())) for run in runs}
 
     async def wait(
         self, run: str, wanted: Callable[[Run], bool], timeout: float | None, *, settled: bool = False
@@ -104,14 +109,14 @@ class Watch:
         return await asyncio.shield(self._looker)  # others wait for it too
 
     async def _look(self) -> frozenset[str] | None:
-        asked, self._unknown, self._looker = self._unknown, set(), None
+        asked, self._unknown, self._looker = self._who_waits(self._unknown), set(), None
         try:
             rows = await self._store.runs(sorted(asked))
         except StoreUnavailable as error:  # as while polling: a lost connection ends no wait
             log.debug("looking for results failed: %s", error)
             return None
         for row in rows:
-            self._tell(row)
+            self._tell(row, asked)
         return frozenset(row.id for row in rows)
 
     async def _poll(self) -> None:
@@ -123,14 +128,14 @@ class Watch:
                     await self._hint.wait()
                 pause = FIRST_POLL_SECONDS
             self._hint.clear()
-            asked, began = list(self._waiting), now()
+            asked, began = self._who_waits(self._waiting), now()
             polls += 1
             whether_there = polls % POLLS_FOR_EXISTENCE == 0
             try:
-                rows = await self._store.runs(asked, settled=not whether_there and not self._for_others)
+                rows = await self._store.runs(list(asked), settled=not whether_there and not self._for_others)
                 for row in rows:
-                    self._tell(row)
-                for run in set(asked) - {row.id for row in rows} if whether_there else ():
+                    self._tell(row, asked)
+                for run in asked.keys() - {row.id for row in rows} if whether_there else ():
                     self._fail(run, _no_such_run(run))  # pruned while it was waited for
             except StoreError as error:
                 log.debug("polling for results failed: %s", error)

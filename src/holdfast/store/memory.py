@@ -503,7 +503,9 @@ class MemoryStore:
     async def prune(self, ended_before: int, limit: int) -> int:
         ended = (run for run in self.tables[RUNS].values() if run.ended and (run.finished or 0) < ended_before)
         work, by_id = self._of_run[WORK], self.tables[RUNS]
-        ended = (run for run in ended if not is_needed(run, work.get(run.id, {}).values(), by_id.get((run.parent,))))
+        ended = (
+            run for run in ended if not is_needed(run, by_id.get((run.parent,)), lambda of: work.get(of, {}).values())
+        )
         old = [run for run in ended if not self._is_unseen(run)][:limit]
         for run in old:
             for table in self.tables:

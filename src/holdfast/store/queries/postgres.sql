@@ -617,8 +617,8 @@ SELECT count(*) FROM events WHERE status <> 'queued' AND status = 'dead'
 -- name: prunable
 -- runs_ended. What an instance's last decision asked for still happens (I34), and its run stays until then. A projection
 -- that stopped keeps its position, however long that is ago: without it, it would take every event a second time. And
--- events that a projection has not seen stay until it has, or is cancelled (I36). And a child stays for as long as its
--- parent is open, which may not have been told of its end yet, or ask for it again (G3).
+-- events that a projection has not seen stay until it has, or is cancelled (I36). And a child stays while its parent is
+-- open and has not been told of its end: a function that never awaited it, a flow or graph that has still to look (G3).
 WITH p AS MATERIALIZED (SELECT base, convert_from(input, 'UTF8')::jsonb AS sources FROM runs
   WHERE workflow >= 'projection:' AND workflow < 'projection;' AND key IS NOT NULL AND NOT superseded
     AND model = 'projection' AND status <> 'cancelled')
@@ -628,7 +628,8 @@ SELECT id FROM runs r WHERE status IN ('completed', 'failed', 'cancelled') AND f
     AND NOT s.system WHERE p.sources ? r.workflow))
   AND NOT EXISTS (SELECT 1 FROM work w WHERE w.run = r.id AND w.kind IN ('effect', 'timer', 'inbox')
     AND w.status IN ('blocked', 'ready', 'leased'))
-  AND (parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs o WHERE o.id = r.parent AND o.finished IS NULL))
+  AND (parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs o WHERE o.id = r.parent AND o.finished IS NULL
+    AND (NOT r.awaited OR EXISTS (SELECT 1 FROM work c WHERE c.run = o.id AND c.kind = 'child' AND c.status IN ('ready', 'leased')))))
 ORDER BY finished LIMIT $2 FOR UPDATE SKIP LOCKED
 -- name: prune_work
 DELETE FROM work WHERE run = ANY($1::text[])

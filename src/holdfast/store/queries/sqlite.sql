@@ -348,8 +348,8 @@ SELECT count(*) FROM events WHERE status <> 'queued' AND status = 'dead'
 -- name: prunable
 -- runs_ended. What an instance's last decision asked for still happens (I34), and its run stays until then. A projection
 -- that stopped keeps its position, however long that is ago: without it, it would take every event a second time. And
--- events that a projection has not seen stay until it has, or is cancelled (I36). And a child stays for as long as its
--- parent is open, which may not have been told of its end yet, or ask for it again (G3).
+-- events that a projection has not seen stay until it has, or is cancelled (I36). And a child stays while its parent is
+-- open and has not been told of its end: a function that never awaited it, a flow or graph that has still to look (G3).
 SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND finished IS NOT NULL AND finished < ?
   AND model <> 'projection'
   AND (model <> 'decider' OR NOT EXISTS (SELECT 1 FROM runs p JOIN stream s ON s.run = runs.id AND s.position > p.base
@@ -357,7 +357,8 @@ SELECT id FROM runs WHERE status IN ('completed', 'failed', 'cancelled') AND fin
     AND p.superseded = 0 AND p.model = 'projection' AND p.status <> 'cancelled' AND runs.workflow IN (SELECT value FROM json_each(CAST(p.input AS TEXT)))))
   AND NOT EXISTS (SELECT 1 FROM work w WHERE w.run = runs.id AND w.kind IN ('effect', 'timer', 'inbox')
     AND w.status IN ('blocked', 'ready', 'leased'))
-  AND (parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs o WHERE o.id = runs.parent AND o.finished IS NULL))
+  AND (parent IS NULL OR NOT EXISTS (SELECT 1 FROM runs o WHERE o.id = runs.parent AND o.finished IS NULL
+    AND (runs.awaited = 0 OR EXISTS (SELECT 1 FROM work c WHERE c.run = o.id AND c.kind = 'child' AND c.status IN ('ready', 'leased')))))
 ORDER BY finished LIMIT ?
 -- name: prune_work
 DELETE FROM work WHERE run = ?
