@@ -29,7 +29,7 @@ from holdfast.graph_documents import (
 from holdfast.graph_steps import GraphWithoutCode, Step, each_step, labels_of
 from holdfast.models.state_code import GRAPH
 from holdfast.models.state_graph import asks_person, waits_for_room
-from holdfast.models.state_memory import frontier_of, put_together, totals_of
+from holdfast.models.state_memory import Totals, frontier_of, put_together, totals_of
 from holdfast.runtime.recorded_calls import CallCoding, redaction
 
 if TYPE_CHECKING:
@@ -166,14 +166,19 @@ async def scheduler(engine: Engine, run: Run) -> SchedulerState:
         step=run.base,
         max_concurrent=code.max_concurrent,
         capacity=code.queue_depth,
-        metrics=SchedulerMetrics(
-            total_steps=totals.steps,
-            total_nodes_executed=totals.nodes,
-            avg_step_latency_ms=totals.latency / totals.steps / 1000 if totals.steps else 0.0,
-            max_queue_depth=totals.deepest,
-            total_retries=totals.retries,
-            total_backpressure_blocks=totals.blocks,
-        ),
+        metrics=metrics_of(totals),
+    )
+
+
+def metrics_of(totals: Totals) -> SchedulerMetrics:
+    """What was counted up to a checkpoint."""
+    return SchedulerMetrics(
+        total_steps=totals.steps,
+        total_nodes_executed=totals.nodes,
+        avg_step_latency_ms=totals.latency / totals.steps / 1000 if totals.steps else 0.0,
+        max_queue_depth=totals.deepest,
+        total_retries=totals.retries,
+        total_backpressure_blocks=totals.blocks,
     )
 
 

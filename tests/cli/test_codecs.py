@@ -31,11 +31,34 @@ async def stamp(text: str) -> bytes:
     return text.encode()
 """
 
+ASKING = """
+import typing
+import holdfast as hf
+
+class State(typing.TypedDict, total=False):
+    word: str
+
+asking = hf.StateGraph(State, name="asking")
+
+@asking.node(label="begun")
+async def begin(state):
+    return {"word": "first"}
+
+@asking.node
+async def ask(state, ctx: hf.NodeContext):
+    return {"word": await ctx.interrupt({"send this?": state["word"]})}
+
+asking.start_at("begin")
+asking.edge("begin", "ask")
+asking.finish("ask")
+"""
+
 
 @pytest.fixture
 def own_codec(folder: Path) -> str:
     (folder / "sealing.py").write_text(OWN_CODEC, encoding="utf-8")
     (folder / "stamps.py").write_text(STAMP, encoding="utf-8")
+    (folder / "asks.py").write_text(ASKING, encoding="utf-8")
     return "sealing:codec"
 
 
@@ -59,6 +82,26 @@ def test_i14_show_reads_input_and_result_whatever_wrote_them(
         assert elsewhere["status"] == "completed"
     else:
         assert (elsewhere["input"], elsewhere["result"]) == (shown["input"], shown["result"])
+
+
+def test_i14_a_graph_is_shown_without_its_codec_but_for_its_values(
+    shell: Shell, own_codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_CODEC", own_codec)
+    run = shell.start("asks:asking", "{}")
+    shell.work(run, until="suspended")
+    known = shell.json("show", run)["graph"]
+    assert known["questions"][0]["payload"] == {"send this?": "first"}
+    monkeypatch.setenv("HOLDFAST_CODEC", "json")
+    shown = shell.json("show", run)["graph"]
+    assert shown["questions"][0]["payload"] == "<22 bytes of reversed that this process cannot read>"
+    assert [(step["step"], step["ran"], step["labels"]) for step in shown["steps"]] == [
+        (step["step"], step["ran"], step["labels"]) for step in known["steps"]
+    ]
+    assert [item["item"] for item in shown["frontier"]] == [item["item"] for item in known["frontier"]] == ["ask@2"]
+    assert shown["totals"] == known["totals"]
+    assert "that this process cannot read" in shell.ok("show", run)
+    assert "ask@2 asks a person" in shell.ok("explain", run)
 
 
 @pytest.mark.parametrize("codec", ["msgpack", "sealing:codec"])

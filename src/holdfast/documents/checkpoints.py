@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.documents.times import moment_of
 
 if TYPE_CHECKING:
-    from holdfast.core.rows import Run
+    from holdfast.core.rows import Run, Work
     from holdfast.core.state_items import Item
     from holdfast.engine import Engine
 
@@ -41,6 +41,31 @@ async def steps_of(engine: Engine, row: Run) -> list[dict[str, Any]]:
         )
         before = step
     return lines
+
+
+async def steps_without_states(engine: Engine, row: Run, work: Iterable[Work]) -> list[dict[str, Any]]:
+    """The same for a process that has no codec for the states: what ran is told by the attempts."""
+    from holdfast.core.queries import CheckpointsBetween, RecordedOf
+    from holdfast.core.state_items import step_of
+    from holdfast.graph_steps import labels_of
+
+    calls = Counter(step_of(call.node) for call in await engine.store.rows(RecordedOf(row.id)))
+    ran: dict[int, list[str]] = {}
+    for item in work:
+        ran.setdefault(step_of(item.node), []).append(item.node)
+    return [
+        {
+            "step": each.step,
+            "at": moment_of(each.at),
+            "ran": list(dict.fromkeys(ran.get(each.step, ()))),
+            "labels": list(labels_of(each)),
+            "changed": [],
+            "calls": calls[each.step],
+            "state_digest": each.digest,
+            "key": each.key,
+        }
+        for each in await engine.store.rows(CheckpointsBetween(row.id, 0, row.base + 1))
+    ]
 
 
 def _ran(items: Iterable[Item], step: int) -> list[str]:

@@ -55,6 +55,62 @@ class GraphShown(msgspec.Struct, frozen=True, kw_only=True):
 
 async def gather_graph(engine: Engine, row: Run, work: list[Work]) -> GraphShown:
     """All that is known of where the run stands, from committed rows."""
+    from holdfast.core.errors import PayloadRefused
+
+    try:
+        return await _gathered(engine, row, work)
+    except PayloadRefused:  # written with a codec that this process does not have
+        return await _without_payloads(engine, row, work)
+
+
+async def _without_payloads(engine: Engine, row: Run, work: list[Work]) -> GraphShown:
+    """The same from what is never encoded: rows of steps, attempts and questions, without the values in them."""
+    from holdfast.core.queries import CheckpointsOf, RecordedBy
+    from holdfast.core.state_items import node_of, step_of
+    from holdfast.core.stored import moment
+    from holdfast.documents.checkpoints import steps_without_states
+    from holdfast.graph_reading import metrics_of
+    from holdfast.models.state_graph import asks_person
+    from holdfast.models.state_memory import totals_of
+
+    under_way = [item for item in work if step_of(item.node) == row.base + 1]
+    questions = []
+    for item in under_way:
+        for call in await engine.store.rows(RecordedBy(row.id, item.node)) if asks_person(item) else ():
+            if call.kind == "interrupt" and call.response is None:
+                question = QuestionShown(item=item.node, payload=unread(call.request), since=moment(call.at))
+                questions.append(question)
+    latest = await engine.store.rows(CheckpointsOf(row.id, row.base + 1, 1))
+    return GraphShown(
+        step=row.base,
+        steps=tuple(await steps_without_states(engine, row, work)),
+        frontier=tuple(
+            ItemShown(
+                item=item.node,
+                node=node_of(item.node),
+                order_key="",
+                state=item.status,
+                attempt=item.attempt,
+                after=(),
+                sent=None,
+            )
+            for item in under_way
+        ),
+        waiting=0,
+        questions=tuple(questions),
+        totals=msgspec.to_builtins(metrics_of(totals_of(latest[0]))) if latest else {},
+    )
+
+
+def unread(stored: bytes) -> str:
+    """What is shown in place of a payload that this process has no codec for."""
+    from holdfast.core.codec import unlabelled
+
+    payload = unlabelled(stored)
+    return f"<{len(payload.data)} bytes of {payload.codec} that this process cannot read>"
+
+
+async def _gathered(engine: Engine, row: Run, work: list[Work]) -> GraphShown:
     from holdfast.documents.checkpoints import steps_of
     from holdfast.graph_documents import SchedulerMetrics
 

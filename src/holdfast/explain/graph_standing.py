@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, PayloadRefused
 from holdfast.core.queries import CheckpointsOf, OpenWork, RecordedBy
 from holdfast.core.rows import Checkpoint, Recorded, Run, Work
 from holdfast.graph_steps import GraphWithoutCode
@@ -55,7 +55,10 @@ async def standing_of(store: Store, run: Run, definitions: RegistryDefinitions) 
     except HoldfastError:  # something is wrong with it: the rest can still be told
         code = None
     work: list[Work] = await store.rows(OpenWork(run.id))
-    kept = max(0, len(frontier_of(latest[0], reader)) - run.due) if latest else 0
+    try:
+        kept = max(0, len(frontier_of(latest[0], reader)) - run.due) if latest else 0
+    except PayloadRefused:  # written with a codec that this process does not have
+        kept = 0
     return Standing(
         step=run.base + 1,
         waiting=kept + sum(map(waits_for_room, work)),
@@ -72,5 +75,9 @@ async def _questions(store: Store, run: Run, definitions: RegistryDefinitions, w
         row: Recorded
         for row in await store.rows(RecordedBy(run.id, item.node)):
             if row.kind == "interrupt" and row.response is None:
-                found[item.node] = Question(payload=coding.unseal(row.request), since=row.at)
+                try:
+                    payload = coding.unseal(row.request)
+                except PayloadRefused:
+                    payload = "<a question that this process cannot read>"
+                found[item.node] = Question(payload=payload, since=row.at)
     return found
