@@ -57,7 +57,21 @@ async def test_g3_a_child_is_not_pruned_before_its_parent_has_looked_at_its_end(
     """It would be started once more. An item that is blocked waits for another child, which has not ended."""
     async with site.opened(VirtualClock()) as store:
         await put(store, a_run("parent"), a_work("parent", "child", kind="child", status=status, worker="w"))
-        await put(store, a_run("child", parent="parent", status="completed", finished=1), *rows_of("child"))
+        child = a_run("child", parent="parent", status="completed", finished=1, awaited=True)
+        await put(store, child, *rows_of("child"))
+        assert await store.prune(EPOCH_US, 10) == pruned
+
+
+@pytest.mark.parametrize(
+    ("parent", "awaited", "pruned"), [("running", False, 0), ("running", True, 1), ("failed", False, 1)]
+)
+async def test_g3_a_child_that_nobody_awaited_is_kept_while_its_parent_is_open(
+    site: Site, parent: str, awaited: bool, pruned: int
+) -> None:
+    """Its function may still ask; one that waited for it has been told."""
+    async with site.opened(VirtualClock()) as store:
+        await put(store, a_run("parent", status=parent, finished=EPOCH_US if parent == "failed" else None))
+        await put(store, a_run("child", parent="parent", status="completed", finished=1, awaited=awaited))
         assert await store.prune(EPOCH_US, 10) == pruned
 
 
