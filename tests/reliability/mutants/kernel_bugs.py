@@ -122,8 +122,8 @@ KERNEL: tuple[Mutant, ...] = (
         "an operation that is refused leaves its changes in the batch",
         "K7",
         "coordinator.py",
-        "        except Exception as error:\n            view.undo(mark)\n",
-        "        except Exception as error:\n",
+        "            view.undo(mark)\n            item.error = ",
+        "            item.error = ",
         *("tests/kernel/test_coordinator.py", "-k", "test_k7_an_operation_that_is_refused"),
     ),
     mutant(
