@@ -1,4 +1,4 @@
-"""Who is told of commits: observers at once, spectators when this process would wait anyway."""
+"""Who is told of commits: heralds before the callers, observers after them, spectators when this process would wait."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ class Audience:
     """Tells everybody of every commit once, each list in the order of the commits."""
 
     def __init__(self) -> None:
+        self.heralds: list[Observer] = []  # hints to other processes are on their way while the callers here go on
         self.observers: list[Observer] = []
         self.spectators: list[Observer] = []  # what counts and logs, which no operation depends on
         self.untold: list[Commit] = []  # spectators have not heard of these
+
+    def herald(self, commit: Commit) -> None:
+        _tell(self.heralds, commit)
 
     def tell(self, commit: Commit, *, another_follows: bool) -> None:
         """Spectators hear of it now, or if another one follows at once, while the store writes that one."""

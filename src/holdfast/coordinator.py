@@ -581,10 +581,11 @@ class Coordinator:
     ) -> None:
         self.cache.absorb(changes)
         pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
-        # First, so that hints to other processes are under way while the callers here go on.
-        self.audience.tell(Commit(view.now, changes, pairs, spent, locked), another_follows=another_follows)
+        commit = Commit(view.now, changes, pairs, spent, locked)
+        self.audience.herald(commit)
         for item in batch:
             item.deliver()
+        self.audience.tell(commit, another_follows=another_follows)
 
     def _forget(self, batch: list[Submitted]) -> None:
         for item in batch:

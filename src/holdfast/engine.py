@@ -196,7 +196,7 @@ class Engine(Deciding, Projecting, Operating):
             await self.definitions.see_code(store)
             if store.shared and self.settings.notify:
                 self._announcer = Announcer(store, lambda: bool(self.definitions.projections()))
-                coordinator.observers.append(self._announcer.on_commit)
+                coordinator.audience.heralds.append(self._announcer.on_commit)
                 await store.listen(self._heard)
         except BaseException:  # half open it would keep its connections, and could not be opened again
             with contextlib.suppress(Exception):
