@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.errors import UsageError
-from holdfast.runtime.run_calls import RESULT
+from holdfast.runtime.run_calls import CANCEL, RESULT
 from holdfast.runtime.run_loop import DurableCall, Entry, NotDurable, RunLoop
 from holdfast.runtime.run_refusals import DurableOnly
 from tests.functions.programs import act
@@ -429,6 +429,30 @@ def test_a_turn_inside_a_turn_of_the_same_run_is_refused() -> None:
     loop = RunLoop("r-7", now_us=STARTED_US)
     loop.begin(main)
     assert "inside its own turn" in str(loop.complaints[0].error)
+    assert not loop.is_closed()
+    loop.evict()
+
+
+def test_a_call_that_a_cancelled_function_had_not_come_to_was_not_forgotten() -> None:
+    """The collector may find it before the function is evicted."""
+
+    async def main() -> None:
+        later = [act("later")]
+        later.append(later)  # type: ignore[arg-type]
+        await act("a")
+        await later[0]
+
+    loop = RunLoop("r-7", now_us=STARTED_US)
+    loop.begin(main)
+    loop.deliver(Entry("", CANCEL, at_us=STARTED_US))
+    assert isinstance(loop.outcome().error, asyncio.CancelledError)
+    said: list[str] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: said.append(str(unraisable.exc_value))
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    assert said == []
     assert not loop.is_closed()
     loop.evict()
 

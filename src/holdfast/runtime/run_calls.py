@@ -134,8 +134,9 @@ class DurableCall(Coroutine[Any, Any, T]):
             self._answer.close()
 
     def __del__(self) -> None:
-        # A forgotten await is as silent a mistake here as with a plain coroutine, so it is reported the same way.
-        if self._answer is None and not self._over and not self._loop.is_closed():
+        # A forgotten await is as silent a mistake here as with a plain coroutine, so it is reported the same way. But
+        # what a cancelled function had not come to was not forgotten; the collector may find it before it is evicted.
+        if self._answer is None and not self._over and not (self._loop.is_closed() or self._loop.done):
             warnings.warn(
                 f"the call of {self.name} was never awaited, so it was not made", RuntimeWarning, stacklevel=2
             )
