@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.runtime import function_run
-from tests.worker.support import assert_sound, engine_on
+from tests.worker.support import assert_sound, engine_on, work_of
 
 
 async def test_i11_a_retry_tries_the_call_again_whose_failure_ended_the_function(shared_url: str) -> None:
@@ -303,3 +303,62 @@ async def test_a_long_history_is_warned_of_with_the_way_out(
     told = [record.getMessage() for record in caplog.records if "entries" in record.getMessage()]
     assert [message.split(" has recorded ")[1].split()[0] for message in told] == ["5", "10"]
     assert all("hf.continue_as" in message for message in told)
+
+
+async def test_i48_calls_that_a_failing_run_had_queued_are_queued_again_when_it_is_retried(shared_url: str) -> None:
+    """I48, I11: a call in the work table ends with its run, and a retried run asks for it once more."""
+    registry, broken, done = hf.Registry(), [True], list[str]()
+
+    @hf.action(queue="elsewhere", registry=registry)
+    async def far_away() -> str:
+        done.append("far away")
+        return "far away"
+
+    @hf.action(registry=registry)
+    async def nearby() -> str:
+        if broken:
+            raise ValueError("broken")
+        return "nearby"
+
+    @hf.workflow(registry=registry)
+    async def both() -> list[str]:
+        return list(await asyncio.gather(far_away(), nearby()))
+
+    async with engine_on(shared_url, registry) as engine:
+        async with engine.worker():
+            handle = await engine.start(both)
+            with pytest.raises(hf.RunFailed, match="broken"):
+                await handle.result(timeout=20)
+            assert [(work.node, work.status) for work in await work_of(engine, handle.id, "1#1")] == [
+                ("1#1", "cancelled")
+            ]
+            broken.clear()
+            await handle.retry()
+        async with engine.worker(queues=["elsewhere", "default"]):
+            assert await handle.result(timeout=20) == ["far away", "nearby"]
+        assert done == ["far away"]
+        await assert_sound(engine)
+
+
+async def test_i48_a_call_on_another_queue_that_failed_the_run_is_tried_again_by_a_retry(sqlite_url: str) -> None:
+    """I11: its failure is forgotten, as for a call in the function's own process."""
+    registry, broken = hf.Registry(), [True]
+
+    @hf.action(queue="elsewhere", registry=registry)
+    async def far_away() -> str:
+        if broken:
+            raise ValueError("broken")
+        return "far away"
+
+    @hf.workflow(registry=registry)
+    async def alone() -> str:
+        return await far_away()
+
+    async with engine_on(sqlite_url, registry) as engine, engine.worker(queues=["elsewhere", "default"]):
+        handle = await engine.start(alone)
+        with pytest.raises(hf.RunFailed, match="broken"):
+            await handle.result(timeout=20)
+        broken.clear()
+        await handle.retry()
+        assert await handle.result(timeout=20) == "far away"
+        await assert_sound(engine)
