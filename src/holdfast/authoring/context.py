@@ -113,7 +113,7 @@ class InnerCalls:
         self._numbers: dict[str, Iterator[int]] = {}
 
     def next_key(self, name: str) -> str:
-        """I13: where it is called, what is called, and the how manieth call of that it is."""
+        """I13: where it is called, what is called, and the number of that call among its like."""
         return f"{self._place}/{name}#{next(self._numbers.setdefault(name, itertools.count(1)))}"
 
 
