@@ -97,6 +97,11 @@ class Coordinator:
 
     # -- the public verbs
 
+    @property
+    def load(self) -> int:
+        """How many operations wait, and one more while others are served: 0 if there is nothing to do."""
+        return len(self._queue) + bool(self._under_way or (self._runner is not None and not self._runner.done()))
+
     def submit(self, operation: Operation) -> asyncio.Future[Any]:
         """Apply one operation; the future has its result once it is committed."""
         loop = asyncio.get_running_loop()
@@ -130,16 +135,12 @@ class Coordinator:
         if runner is not None and not runner.done():
             await asyncio.wait([runner], timeout=self._timeout)
             runner.cancel()
-        if under_way := set(self._under_way):
-            await asyncio.wait(under_way, timeout=self._timeout)
-            for task in under_way:
-                task.cancel()
-            await asyncio.wait(under_way)
-        if aside := set(self._aside_tasks):
-            await asyncio.wait(aside, timeout=self._timeout)
-            for task in aside:
-                task.cancel()
-            await asyncio.wait(aside)
+        for tasks in (set(self._under_way), self._aside_tasks):
+            if left := set(tasks):
+                await asyncio.wait(left, timeout=self._timeout)
+                for task in left:
+                    task.cancel()
+                await asyncio.wait(left)
         while self._queue:
             self._fail([self._queue.popleft()], EngineClosed("the engine was closed before this was recorded"))
 

@@ -4,7 +4,7 @@ Theory of operation. One task claims, one keeps the worker's row alive, one look
 that we do not run) and after others (`caretaker.py`). Each item runs in a task; when it is settled, work that became
 ready may come back leased to us in the same commit (hand-over), and the same task goes on with it: a chain costs one
 commit a step and no poll. Where there is a backlog, slots are claimed for while the completions that leave them are
-written (`leaving.py`).
+written (`leaving.py`). In a crowd of starts each waits until it can be handed over (`lobby.py`).
 
 Wake-ups are hints (K11): a commit in this process, an announcement of another, a freed slot. The flag is cleared
 *before* the claim, so a hint that comes during it is not lost; and polling alone would suffice.
@@ -42,6 +42,8 @@ from holdfast.runtime.function_calls import CallRunner
 from holdfast.runtime.function_driver import FunctionDriver
 from holdfast.runtime.last_resort import bury
 from holdfast.runtime.leaving import Leaving
+from holdfast.runtime.lobby import Lobby
+from holdfast.runtime.loops import keep_going
 from holdfast.runtime.lost_often import LostOften
 from holdfast.runtime.own_leases import Item, OwnLeases, retire
 from holdfast.runtime.processes import ProcessSlots
@@ -56,7 +58,6 @@ log = logging.getLogger("holdfast.worker")
 
 CLAIM_LIMIT = 200
 HANDOVER_STREAK = 64  # a long chain lets others in after this many steps, when there is a backlog
-BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 SECOND_LOOK_SECONDS = 0.3  # a cancel reaches what runs within a second, also from another process (I10)
 
 
@@ -107,6 +108,7 @@ class Worker:
         self._processes = ProcessSlots(settings.processes, when_died=partial(metrics.count, t.PROCESS_DEATHS))
         self._runner = self._make_runner()
         self._driver = self._make_driver()
+        self.lobby = Lobby(self, coordinator)
         self._leaving = Leaving(self._running, concurrency, lambda run: self._driver.has_calls(run))
         self._caretaker = Caretaker(
             store=store,
@@ -176,19 +178,23 @@ class Worker:
             log.info("worker %s looks after others later: %s", self.id, error, extra={"worker": self.id})
         except Exception:  # I8: nothing poisonous of others keeps a worker from starting
             log.exception("worker %s could not look after others, and tries again", self.id, extra={"worker": self.id})
-        loop = asyncio.get_running_loop()
         self._coordinator.observers.append(self._on_commit)
         if self._store.flushes_overlap:
             self._coordinator.flush_observers.append(self._on_flush)
+        loops: dict[str, Callable[[], Awaitable[None]]] = {
+            "claims": self._claim_loop,
+            "heartbeat": self._heartbeat_loop,
+            "sweep": self._sweep_loop,
+            "projections": self.projections.tend,
+            "streams": self.projections.watch,
+        }
+        create_task = asyncio.get_running_loop().create_task
         self._loops = [
-            loop.create_task(self._guarded("claim", self._claim_loop), name="holdfast-claims"),
-            loop.create_task(self._guarded("heartbeat", self._heartbeat_loop), name="holdfast-heartbeat"),
-            loop.create_task(self._guarded("sweep", self._sweep_loop), name="holdfast-sweep"),
-            loop.create_task(self._guarded("projection", self.projections.tend), name="holdfast-projections"),
-            loop.create_task(self._guarded("stream", self.projections.watch), name="holdfast-streams"),
+            create_task(keep_going(name, each, self, self._clock, self._metrics), name=f"holdfast-{name}")
+            for name, each in loops.items()
         ]
-        told = (self.id, ", ".join(self.queues), self.concurrency)
-        log.info("worker %s serves %s with %d slots", *told, extra={"worker": self.id})
+        serves = ", ".join(self.queues)
+        log.info("worker %s serves %s with %d slots", self.id, serves, self.concurrency, extra={"worker": self.id})
 
     async def stop(self, grace_seconds: float | None = None) -> None:
         """Claim nothing more, finish what runs within the grace time, give the rest back."""
@@ -196,6 +202,7 @@ class Worker:
             return
         self._stopping = self._driver.stopping = True
         self._wake.set()
+        self.lobby.close()
         grace = self._settings.shutdown_seconds if grace_seconds is None else grace_seconds
         for loop in self._loops:
             if loop.get_name() in ("holdfast-claims", "holdfast-projections"):
@@ -231,25 +238,6 @@ class Worker:
         """Do not wait any longer for what is running."""
         self._hurry.set()
 
-    async def _guarded(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        """A loop that survives whatever happens in it (I8: nothing poisonous ever stops a worker)."""
-        failures = 0
-        while True:
-            before = self._clock.monotonic()
-            try:
-                await loop()
-                return
-            except StoreError as error:
-                if self._clock.monotonic() - before > 10.0:
-                    failures = 0
-                if failures == 0:
-                    log.warning("worker %s: %s; trying again", self.id, error, extra={"worker": self.id})
-                self._metrics.count(t.RECONNECTS)
-            except Exception:
-                log.exception("the %s loop of worker %s failed; going on", name, self.id, extra={"worker": self.id})
-            await asyncio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
-            failures += 1
-
     async def _enroll(self) -> None:
         version, lease = self._definitions.registry.version, self._settings.lease_seconds
         await self._store.enroll(self._definitions.worker_row(self.id, self.queues, self.concurrency), lease)
@@ -281,6 +269,8 @@ class Worker:
         self._reserved -= slots
         if self._backlog:  # somebody came meanwhile, and found no room
             self._wake.set()
+        elif self.lobby and self.free > 0:  # soon: these slots may be for what the caller has just been handed
+            asyncio.get_running_loop().call_soon(self._let_in)
 
     def reserve(self) -> Offer | None:
         """One slot for a run that is about to be started here; give it back with `accept`."""
@@ -291,10 +281,17 @@ class Worker:
 
     def accept(self, handed: tuple[Handed, ...]) -> None:
         """Take what a start handed over, and give the reserved slot back."""
-        self.take_back(1)
         for item in handed:
             if not self._own.adopted(item.work):
                 self._launch(item)
+        self.take_back(1)
+
+    def _let_in(self) -> None:
+        """Slots are free: for what is stored and waits already, if there is any, and then for what is to be started."""
+        if self._backlog or self._wake.is_set():
+            self._wake.set()
+        elif self.lobby:
+            self.lobby.admit()
 
     def wake(self) -> None:
         self._wake.set()
@@ -363,6 +360,8 @@ class Worker:
         if expected and not total:  # a claim steps over what somebody has locked, perhaps to leave it as it is
             self._delayed.look_again_soon()
         self._backlog = full
+        if self.lobby and not full:
+            self.lobby.admit()
         self._turn = (self._turn + full) % len(self.queues)  # G9: who takes every slot is asked last the next time
         return total
 
@@ -372,11 +371,12 @@ class Worker:
         return poll if self.free == 0 and self._backlog else self._delayed.seconds_until(poll)
 
     def _on_flush(self, batch: Sequence[Submitted]) -> None:
-        if self._backlog and self._leaving.note(batch):
-            self._wake.set()
+        if (self._backlog or self.lobby) and self._leaving.note(batch):
+            self._let_in()
 
     def _on_commit(self, commit: Commit) -> None:
         """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""
+        self.lobby.is_busy = True
         self._driver.on_commit(commit)
         self.projections.on_commit(commit)
         for work in commit.work:
@@ -418,8 +418,9 @@ class Worker:
     def _end_chain(self, first: Attempt, key: Item) -> None:
         if self._running.get(key) is first:  # cancelled before its task's first step: no `finally` did this
             self._leave(first, key)
-        if self._backlog or self._lost_often.is_suspect(first.work):
+        if self._lost_often.is_suspect(first.work):
             self._wake.set()
+        self._let_in()
 
     async def _run_chain(self, attempt: Attempt) -> None:
         """Run an item, and whatever the commit that settled it handed over to us."""
