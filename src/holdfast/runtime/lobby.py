@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.worker import Worker
 
 LOOK_SECONDS = 0.02
-PATIENCE = 5  # looks without a free slot after which some are let in without one
+PATIENCE = 10  # looks without a free slot after which some are let in without one
 FIRST_PARTY = 200  # how many, and at each further look twice as many
 
 
