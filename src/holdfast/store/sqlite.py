@@ -54,7 +54,7 @@ from holdfast.store.sqlite_locks import FileLock, WorkerLocks
 from holdfast.store.sqlite_log import LogRoom
 from holdfast.store.sqlite_schema import check_database, is_current, migrate_database, translate
 from holdfast.store.sqlite_transaction import SqliteTransaction
-from holdfast.store.sqlite_write import load_rows, write_changes
+from holdfast.store.sqlite_write import adapt_plain_values, load_rows, write_changes
 from holdfast.store.statements import PRUNED, statements
 
 T = TypeVar("T")
@@ -122,6 +122,7 @@ class SqliteStore:
             self._configure(self._db)
 
     def _connect(self) -> sqlite3.Connection:
+        adapt_plain_values()
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         return sqlite3.connect(
             self.path,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -43,9 +45,10 @@ from holdfast.store.shapes import (
     work_open,
     work_shape_of,
 )
+from holdfast.store.statements import for_several
 
+ROWS_TOGETHER = 8  # that one statement inserts, of a batch with so many
 _KEY = attrgetter("run", "node", "attempt", "token")
-_DONE = attrgetter("status", "result", "outcome", "finished")
 # Of tables whose new rows leave much open: that, how it looks, and the rest.
 _NEW = {
     RUNS: (run_open, NEW_RUN, attrgetter(*[name for name in RUNS.columns if name not in RUN_OPEN])),
@@ -59,6 +62,21 @@ ORDER: tuple[Table[Any], ...] = (
 _RANK = {table: rank for rank, table in enumerate(ORDER)}.__getitem__
 
 
+def adapt_plain_values() -> None:
+    """Tell Python's sqlite3 that bytes and None are stored as they are, unless the program told it something else.
+
+    Before it binds one, it asks everybody who might convert it, and makes an exception out of nobody's answer: that
+    takes longer than the binding.
+    """
+    adapters: tuple[tuple[type[Any], Callable[[Any], Any]], ...] = (
+        (bytes, bytes.__bytes__),
+        (type(None), {None: None}.get),
+    )
+    for kind, itself in adapters:
+        if (kind, sqlite3.PrepareProtocol) not in sqlite3.adapters:
+            sqlite3.register_adapter(kind, itself)
+
+
 def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes) -> None:
     """Write a batch inside the transaction that is open. A row that is not as expected aborts it."""
     if failpoints.armed:
@@ -67,8 +85,8 @@ def write_changes(db: sqlite3.Connection, sql: dict[str, str], changes: Changes)
     for table in sorted({*updates, *deletes, *inserts}, key=_RANK):
         pairs = updates.get(table)
         if pairs:
-            for statement, values in (_run_updates(pairs) if table is RUNS else _work_updates(pairs)).items():
-                _exactly(db, sql[statement], values, table)
+            for shape, values in (_run_updates(pairs) if table is RUNS else _work_updates(pairs)).items():
+                _exactly(db, sql[f"update_{table.name}_{shape}"], values, table)
         deleted = deletes.get(table)
         if deleted:
             # An event that someone else has consumed must abort the batch, or it would be delivered twice.
@@ -95,12 +113,25 @@ def _insert(db: sqlite3.Connection, sql: dict[str, str], table: Table[Any], rows
         opened, nothing, sent_of_new = _NEW[table]
         new = [sent_of_new(row) for row in rows if opened(row) == nothing]
         if new:
-            _execute(db, sql[f"insert_{table.name}_new"], new)
+            _insert_values(db, sql[f"insert_{table.name}_new"], new)
         if len(new) == len(rows):
             return
         rows = [row for row in rows if opened(row) != nothing]
-    sent = len(table.columns) - (table is STREAM)  # the position, the last column, is given at the write
-    _execute(db, sql[f"insert_{table.name}"], [astuple(row)[:sent] for row in rows])
+    values = [astuple(row) for row in rows]
+    if table is STREAM:  # the position, the last column, is given at the write
+        values = [sent[:-1] for sent in values]
+    _insert_values(db, sql[f"insert_{table.name}"], values)
+
+
+def _insert_values(db: sqlite3.Connection, statement: str, values: list[tuple[Any, ...]]) -> None:
+    """Several rows at once: with each statement, Python lets other threads run, which takes as long as half a row."""
+    alone = len(values) % ROWS_TOGETHER
+    if alone < len(values):
+        starts = range(alone, len(values), ROWS_TOGETHER)
+        groups = [tuple(chain.from_iterable(values[start : start + ROWS_TOGETHER])) for start in starts]
+        _execute(db, for_several(statement, ROWS_TOGETHER), groups)
+    if alone:
+        _execute(db, statement, values[:alone])
 
 
 # Each row by its own shape: SQLite writes every index that has a column of the statement, whether it changed or not.
@@ -108,21 +139,22 @@ def _insert(db: sqlite3.Connection, sql: dict[str, str], table: Table[Any], rows
 
 
 def _run_updates(pairs: Pairs) -> dict[str, list[tuple[Any, ...]]]:
-    updates: dict[str, list[tuple[Any, ...]]] = {}
+    updates: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for old, new in pairs:
-        shape = run_shape_of(old, new)
-        updates.setdefault(f"update_runs_{shape}", []).append((*RUN_SHAPES[shape](new), new.id, old.version))
+        shape, key = run_shape_of(old, new), (new.id, old.version)
+        updates[shape].append(RUN_SHAPES[shape](new) + key)
     return updates
 
 
 def _work_updates(pairs: Pairs) -> dict[str, list[tuple[Any, ...]]]:
-    updates: dict[str, list[tuple[Any, ...]]] = {}
+    updates: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for old, new in pairs:
         shape = work_shape_of(old, new)
         if shape == "settled" and new.error is None:
-            updates.setdefault("update_work_done", []).append(_DONE(new) + _KEY(old))
+            settled = new.status, new.result, new.outcome, new.finished, old.run, old.node, old.attempt, old.token
+            updates["done"].append(settled)
         else:
-            updates.setdefault(f"update_work_{shape}", []).append(WORK_SHAPES[shape](new) + _KEY(old))
+            updates[shape].append(WORK_SHAPES[shape](new) + _KEY(old))
     return updates
 
 
