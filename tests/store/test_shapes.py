@@ -12,11 +12,15 @@ from holdfast.core.rows import RUNS, WORK
 from holdfast.store.shapes import (
     RUN_COUNTS,
     RUN_END,
+    RUN_OPEN,
     RUN_REST,
     RUN_STEP,
     WORK_DEFINED,
+    WORK_OPEN,
     WORK_OTHER,
     WORK_SETTLE,
+    new_run,
+    new_work,
     run_shape_of,
     run_step,
     work_shape_of,
@@ -86,3 +90,22 @@ def test_a_step_is_sent_in_the_order_of_its_statement() -> None:
     numbers = {column: place for place, column in enumerate(RUN_STEP)}
     run = replace(a_run(), **numbers)
     assert run_step(run) == attrgetter(*RUN_STEP)(run) == tuple(range(len(RUN_STEP)))
+
+
+def test_new_rows_are_sent_in_the_order_of_their_columns() -> None:
+    run_columns = [column for column in RUNS.columns if column not in RUN_OPEN]
+    run = replace(a_run(), **{column: place for place, column in enumerate(run_columns)})
+    assert new_run(run) == attrgetter(*run_columns)(run) == tuple(range(len(run_columns)))
+    work_columns = [column for column in WORK.columns if column not in WORK_OPEN]
+    work = replace(a_work(), **{column: place for place, column in enumerate(work_columns)})
+    assert new_work(work) == attrgetter(*work_columns)(work) == tuple(range(len(work_columns)))
+
+
+@pytest.mark.parametrize("column", RUN_OPEN)
+def test_k1_nothing_that_a_new_run_does_not_leave_open_is_lost(column: str) -> None:
+    assert new_run(replace(a_run(), **{column: True})) is None
+
+
+@pytest.mark.parametrize("column", WORK_OPEN)
+def test_k1_nothing_that_a_new_item_does_not_leave_open_is_lost(column: str) -> None:
+    assert new_work(replace(a_work(), **{column: b""})) is None

@@ -36,8 +36,6 @@ WORK_DEFINED = (
 # What a new row leaves open, nearly always. Python's sqlite3 takes a third of a microsecond to bind a None or a bool.
 RUN_OPEN = ("result", "error", "definition", "parent", "reason", "finished", "awaited", "superseded")
 WORK_OPEN = ("timeout", "policy", "result", "error", "outcome", "finished")
-run_open, work_open = attrgetter(*RUN_OPEN), attrgetter(*WORK_OPEN)
-NEW_RUN, NEW_WORK = (None,) * 6 + (False, False), (None,) * 6
 
 Pairs = list[tuple[Any, Any]]
 
@@ -118,6 +116,31 @@ def run_step(run: Any) -> tuple[Any, ...]:
     """The columns of `RUN_STEP`."""
     columns = run.version, run.status, run.remaining, run.active, run.gave_up, run.entries, run.started, run.updated
     return columns
+
+
+def new_run(run: Any) -> tuple[Any, ...] | None:
+    """A new row without the columns of `RUN_OPEN`; None if one of them is not open."""
+    if (
+        run.awaited
+        or run.superseded
+        or not (run.result is run.error is run.definition is run.parent is run.reason is run.finished is None)
+    ):
+        return None
+    given = run.id, run.workflow, run.model, run.key, run.status, run.version, run.input, run.codec, run.input_digest
+    options = run.on_failure, run.queue, run.priority, run.tags, run.token
+    counts = run.remaining, run.active, run.gave_up, run.entries, run.due, run.created, run.started, run.updated
+    code = run.signature, run.adopted, run.base, run.mailbox, run.depth
+    return given + options + counts + code
+
+
+def new_work(work: Any) -> tuple[Any, ...] | None:
+    """A new row without the columns of `WORK_OPEN`; None if one of them is not open."""
+    if not (work.timeout is work.policy is work.result is work.error is work.outcome is work.finished is None):
+        return None
+    given = work.run, work.node, work.attempt, work.workflow, work.kind, work.name, work.status, work.required
+    state = work.completed, work.token, work.queue, work.priority, work.gate, work.due, work.worker, work.payload
+    rest = work.codec, work.parents, work.ancestry, work.failures, work.losses, work.created, work.started
+    return given + state + rest
 
 
 RUN_SHAPES: dict[str, Callable[[Any], tuple[Any, ...]]] = {

@@ -29,31 +29,25 @@ from holdfast.core.rows import (
     WORK,
     Table,
 )
+from holdfast.core.stored import stored_names
 from holdfast.core.view import Changes, Query
-from holdfast.store.contract import Conflict, Need
+from holdfast.store.contract import Conflict, Need, WorkerRow
 from holdfast.store.questions import json_list, query_arguments
 from holdfast.store.shapes import (
-    NEW_RUN,
-    NEW_WORK,
-    RUN_OPEN,
     RUN_SHAPES,
-    WORK_OPEN,
     WORK_SHAPES,
     Pairs,
-    run_open,
+    new_run,
+    new_work,
     run_shape_of,
-    work_open,
     work_shape_of,
 )
 from holdfast.store.statements import for_several
 
 ROWS_TOGETHER = 8  # that one statement inserts, of a batch with so many
 _KEY = attrgetter("run", "node", "attempt", "token")
-# Of tables whose new rows leave much open: that, how it looks, and the rest.
-_NEW = {
-    RUNS: (run_open, NEW_RUN, attrgetter(*[name for name in RUNS.columns if name not in RUN_OPEN])),
-    WORK: (work_open, NEW_WORK, attrgetter(*[name for name in WORK.columns if name not in WORK_OPEN])),
-}
+# Of tables whose new rows leave much open: the rest of such a row.
+_NEW = {RUNS: new_run, WORK: new_work}
 # Runs first, then work, then what only inserts: the same order as in PostgreSQL.
 ORDER: tuple[Table[Any], ...] = (
     *(RUNS, WORK, HISTORY, WAITS, EVENTS, HOLDS, DEFINITIONS, INPUTS),
@@ -109,14 +103,14 @@ def _execute(db: sqlite3.Connection, statement: str, values: list[tuple[Any, ...
 
 
 def _insert(db: sqlite3.Connection, sql: dict[str, str], table: Table[Any], rows: list[Any]) -> None:
-    if table in _NEW:
-        opened, nothing, sent_of_new = _NEW[table]
-        new = [sent_of_new(row) for row in rows if opened(row) == nothing]
+    new_of = _NEW.get(table)
+    if new_of is not None:
+        new = [sent for row in rows if (sent := new_of(row)) is not None]
         if new:
             _insert_values(db, sql[f"insert_{table.name}_new"], new)
         if len(new) == len(rows):
             return
-        rows = [row for row in rows if opened(row) != nothing]
+        rows = [row for row in rows if new_of(row) is None]
     values = [astuple(row) for row in rows]
     if table is STREAM:  # the position, the last column, is given at the write
         values = [sent[:-1] for sent in values]
@@ -168,3 +162,9 @@ def load_rows(db: sqlite3.Connection, sql: dict[str, str], need: Need) -> list[A
         statement, row_type = sql[f"get_{table.name}"], table.row
     make: Callable[..., Any] = row_type
     return [make(*row) for row in db.execute(statement, args)]
+
+
+def worker_of(row: tuple[Any, ...]) -> WorkerRow:
+    """A worker as it is stored, with its three lists of names as JSON."""
+    values = [*row[:3], *map(stored_names, row[3:6]), *row[6:]]
+    return WorkerRow(**dict(zip(WorkerRow.__struct_fields__, values, strict=True)))
