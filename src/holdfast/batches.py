@@ -49,7 +49,7 @@ class Commit:
         self.runs = changes.rows(RUNS)
 
     def has_ready_work(self) -> bool:
-        return any(row.status == READY and row.gate == GATE_OPEN for row in self.work)
+        return READY in {row.status for row in self.work if row.gate == GATE_OPEN}
 
     def ended_runs(self) -> list[str]:
         return [row.id for row in self.runs if row.status in ENDED]
@@ -75,18 +75,6 @@ class Submitted(msgspec.Struct, eq=False):
         told.__cause__ = error
         return told
 
-    def deliver(self) -> None:
-        future = self.future
-        if future.done():
-            return  # its caller was cancelled meanwhile; what was decided stands
-        try:
-            if self.error is None:
-                future.set_result(self.result)
-            else:
-                future.set_exception(self.error)
-        except Exception:  # its loop is closed, or wants nothing from outside; the others of the batch must be told
-            log.exception("whoever waited for %s could not be told", type(self.operation).__name__)
-
 
 class Decided:
     """What came of deciding a batch on remembered rows: what to flush, and what has to take the locked path."""
@@ -101,6 +89,21 @@ class Decided:
         self.view = view
         self.changes = changes
         self.seconds = seconds
+
+
+def deliver(batch: list[Submitted]) -> None:
+    """Tell every caller what came of its operation."""
+    for item in batch:
+        future = item.future
+        if future.done():
+            continue  # its caller was cancelled meanwhile; what was decided stands
+        try:
+            if item.error is None:
+                future.set_result(item.result)
+            else:
+                future.set_exception(item.error)
+        except Exception:  # its loop is closed, or wants nothing from outside; the others of the batch must be told
+            log.exception("whoever waited for %s could not be told", type(item.operation).__name__)
 
 
 def named(operation: Operation) -> str:

@@ -35,7 +35,17 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from holdfast.audience import Audience
-from holdfast.batches import Commit, Decided, Spent, Submitted, gave_up, named, named_with_code, turn_of_the_loop
+from holdfast.batches import (
+    Commit,
+    Decided,
+    Spent,
+    Submitted,
+    deliver,
+    gave_up,
+    named,
+    named_with_code,
+    turn_of_the_loop,
+)
 from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
 from holdfast.core.operations import Handed, Operation, names_its_runs
@@ -105,7 +115,7 @@ class Coordinator:
     def submit(self, operation: Operation) -> asyncio.Future[Any]:
         """Apply one operation; the future has its result once it is committed."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Any] = asyncio.Future(loop=loop)
         if self._closed:
             future.set_exception(EngineClosed("the engine is closed and takes no more operations"))
             return future
@@ -306,7 +316,8 @@ class Coordinator:
         fast: list[Submitted] = []
         slow: list[Submitted] = []
         waiting: set[str] = set()
-        for item in [item for item in batch if item.operation.locked] + already_slow:
+        locked = {item for item in batch if item.operation.locked}
+        for item in (*locked, *already_slow):
             waiting.update(item.operation.ordered_by)
         # What reaches out may concern any run, so all that was submitted later is decided later.
         reaching = min([item.number for item in already_slow if item.reaches_out], default=self._submitted + 1)
@@ -315,7 +326,7 @@ class Coordinator:
             needs: Sequence[Need] = ()
             # Once one operation on a run or key takes the locked path so do all later ones: order is kept.
             late = item.number > reaching or bool(waiting and not waiting.isdisjoint(operation.ordered_by))
-            if late or operation.locked or (needs := self._decide(view, item)):
+            if late or item in locked or (needs := self._decide(view, item)):
                 slow.append(item)
                 waiting.update(operation.ordered_by)
                 beyond = any(isinstance(need, Query) and need.of_run is None for need in needs)
@@ -328,7 +339,7 @@ class Coordinator:
 
     def _decide(self, view: View, item: Submitted) -> Sequence[Need]:
         """Decide one operation. What it needs but the View has not loaded, if anything."""
-        mark = view.begin()
+        mark, wrote = view.begin(), False
         operation = item.operation
         item.result = item.error = None
         view.may_repeat = item.may_repeat
@@ -336,7 +347,7 @@ class Coordinator:
         started = monotonic()
         try:
             item.result = self._decisions[type(operation)](view, operation)
-            view.finish()
+            wrote = view.finish(mark)
         except NotLoaded as missing:
             view.undo(mark)
             return missing.needs
@@ -345,7 +356,7 @@ class Coordinator:
         except BaseException as error:  # K9: also a SystemExit, or a CancelledError that nobody asked for
             view.undo(mark)
             item.error = item.tellable(error)
-        if view.optimistic and not view.changed_since(mark):
+        if view.optimistic and not wrote:
             # The guard proves only what is written: an answer or a refusal that writes nothing (stale, ended) must not
             # rest on memory, because a claim elsewhere leaves the version as it is.
             return [(RUNS, operation.runs)]
@@ -584,8 +595,7 @@ class Coordinator:
         pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
         commit = Commit(view.now, changes, pairs, spent, locked)
         self.audience.herald(commit)
-        for item in batch:
-            item.deliver()
+        deliver(batch)
         self.audience.tell(commit, another_follows=another_follows)
 
     def _forget(self, batch: list[Submitted]) -> None:

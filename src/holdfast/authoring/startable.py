@@ -315,7 +315,7 @@ def _of_state_graph(
 
 
 def _of_built(built: BuiltDag, registry: Registry, limit: int, codecs: Codecs) -> StartSpec:
-    if built.name in registry.known_workflows():
+    if registry.has_code_of(built.name):
         raise DagError(
             f"the built DAG {built.name!r} has the name of something that is registered, and its runs would be taken "
             "for runs of that",
@@ -382,11 +382,11 @@ def check_jobs(graph: Graph, registry: Registry, limit: int = DEFAULT_LIMIT_BYTE
 
 
 def _check_known(workflow: str, registry: Registry) -> None:
-    known = registry.known_workflows()
-    if workflow not in known:
+    if not registry.has_code_of(workflow):
+        known = known_names(workflow, registry.known_workflows())
         raise UnknownWorkflow(
             f"{workflow!r} is not in this engine's registry, so no worker of it could run it",
-            hint=f"define it with the registry= that Engine(registry=…) was given; {known_names(workflow, known)}",
+            hint=f"define it with the registry= that Engine(registry=…) was given; {known}",
         )
 
 

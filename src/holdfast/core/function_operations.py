@@ -98,6 +98,7 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     addresses.
     """
 
+    concerns_all: ClassVar[bool] = False
     known: int
     entries: tuple[Entry, ...] = ()
     calls: tuple[QueuedCall, ...] = ()
@@ -129,10 +130,6 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     @property
     def wakes(self) -> tuple[str, ...]:
         return ()
-
-    @property
-    def concerns_all(self) -> bool:
-        return False
 
     @property
     def ordered_by(self) -> tuple[str, ...]:

@@ -57,8 +57,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @cache
 def names_its_runs(kind: type[Operation]) -> bool:
-    """Whether operations of this kind have no topics and concern no run that they do not name: asked of every batch."""
-    return kind.topics is Operation.topics and kind.concerns_all is Operation.concerns_all
+    """Whether operations of this kind never concern a run that they do not name: asked of every batch."""
+    never: object = kind.concerns_all
+    return never is False or (never is Operation.concerns_all and kind.topics is Operation.topics)
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -237,8 +237,8 @@ class View:
         self._presumed.clear()
         return len(self._log)
 
-    def finish(self) -> None:
-        """End an operation that was accepted: every run it wrote gets its next version (K4)."""
+    def finish(self, mark: int) -> bool:
+        """End an operation that was accepted: every run it wrote gets its next version (K4). Whether it wrote any."""
         for need in self._presumed:
             if not self._is_proven(need):
                 raise NotLoaded(need)
@@ -252,6 +252,7 @@ class View:
             if row is not None:
                 self._log.append((runs, key, changed))
                 runs[key] = replace(row, version=row.version + 1, updated=self.now)
+        return len(self._log) > mark
 
     def undo(self, mark: int) -> None:
         """Take back everything since the mark."""
@@ -262,10 +263,6 @@ class View:
                 del changed[key]
             else:
                 changed[key] = previous
-
-    def changed_since(self, mark: int) -> bool:
-        """Whether anything was written since the mark."""
-        return len(self._log) > mark
 
     def _is_proven(self, need: tuple[Table[Any], Key] | Query) -> bool:
         if isinstance(need, Query):

@@ -38,9 +38,9 @@ class Announcer:
         self._told = 0  # how often since the last hint
 
     def on_commit(self, commit: Commit) -> None:
-        if commit.has_ready_work():
+        if WORK not in self._pending and commit.has_ready_work():
             self._pending.add(WORK)
-        if commit.ended_runs() or _tells_a_driver(commit):
+        if ENDED not in self._pending and (commit.ended_runs() or _tells_a_driver(commit)):
             self._pending.add(ENDED)
         if STREAM_TABLE in commit.changes.inserts and self._tells_streams():
             self._pending.add(STREAM)

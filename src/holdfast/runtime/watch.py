@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.coordinator import Commit
@@ -30,7 +30,9 @@ class Watch:
     def __init__(self, store: Store, peek: Callable[[str], Run | None]) -> None:
         self._store = store
         self._peek = peek  # the run as this process last committed or read it, if it remembers
-        self._waiting: dict[str, list[tuple[Callable[[Run], bool], asyncio.Future[Run]]]] = {}
+        # What they want, where they are told, and who they are in the order in which they came.
+        self._waiting: dict[str, list[tuple[Callable[[Run], bool], asyncio.Future[Run], int]]] = {}
+        self._came = 0
         self._for_others = 0  # who waits for something else than that a run has settled
         self._hint = asyncio.Event()
         self._poller: asyncio.Task[None] | None = None
@@ -49,26 +51,23 @@ class Watch:
     def hint(self) -> None:
         self._hint.set()
 
-    def _tell(self, run: Run, among: Mapping[str, Collection[asyncio.Future[Run]]] | None = None) -> None:
-        """Tell those who want to know; of a row that was read, only those who were waiting before (`_who_waits`)."""
+    def _tell(self, run: Run, last: int | None = None) -> None:
+        """Tell those who want to know. Of a row that was read only up to the last who had come before that was asked:
+        whoever comes later may have changed the run since."""
         waiters = self._waiting.get(run.id)
         if not waiters:
             return
         told = 0
-        for wanted, future in waiters:
+        for wanted, future, number in waiters:
             if future.done():
                 told += 1
-            elif (among is None or future in among[run.id]) and wanted(run):
+            elif (last is None or number <= last) and wanted(run):
                 future.set_result(run)
                 told += 1
         if told == len(waiters):
             del self._waiting[run.id]
         elif told:  # not so with most steps
             self._waiting[run.id] = [waiter for waiter in waiters if not waiter[1].done()]
-
-    def _who_waits(self, runs: Iterable[str]) -> dict[str, frozenset[asyncio.Future[Run]]]:
-        """Whoever comes later may have changed the run since: an answer that is under way is not for them."""
-        return {run: frozenset(future for _, future in self._waiting.get(run, ())) for run in runs}
 
     async def wait(
         self, run: str, wanted: Callable[[Run], bool], timeout: float | None, *, settled: bool = False
@@ -79,7 +78,8 @@ class Watch:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Run] = loop.create_future()
-        self._waiting.setdefault(run, []).append((wanted, future))
+        self._came += 1
+        self._waiting.setdefault(run, []).append((wanted, future, self._came))
         self._for_others += not settled
         try:
             async with _UNLIMITED if timeout is None else asyncio.timeout(timeout):
@@ -95,7 +95,7 @@ class Watch:
             self._for_others -= not settled
             future.cancel()
             if run in self._waiting:  # not if it was the last one to be told
-                waiters = [pair for pair in self._waiting[run] if pair[1] is not future]
+                waiters = [waiter for waiter in self._waiting[run] if waiter[1] is not future]
                 if waiters:
                     self._waiting[run] = waiters
                 else:
@@ -109,43 +109,56 @@ class Watch:
         return await asyncio.shield(self._looker)  # others wait for it too
 
     async def _look(self) -> frozenset[str] | None:
-        asked, self._unknown, self._looker = self._who_waits(self._unknown), set(), None
+        asked, self._unknown, self._looker, last = sorted(self._unknown), set(), None, self._came
         try:
-            rows = await self._store.runs(sorted(asked))
+            rows = await self._store.runs(asked)
         except StoreUnavailable as error:  # as while polling: a lost connection ends no wait
             log.debug("looking for results failed: %s", error)
             return None
         for row in rows:
-            self._tell(row, asked)
+            self._tell(row, last)
         return frozenset(row.id for row in rows)
 
     async def _poll(self) -> None:
         pause, now = FIRST_POLL_SECONDS, asyncio.get_running_loop().time
-        polls = 0
+        polls, last, seen = 0, 0, None
         while self._waiting:
+            hinted = False
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):  # not wait_for, which swallows a cancel on Python 3.11
                     await self._hint.wait()
-                pause = FIRST_POLL_SECONDS
+                pause, hinted = FIRST_POLL_SECONDS, True
             self._hint.clear()
-            asked, began = self._who_waits(self._waiting), now()
+            began = now()
             polls += 1
             whether_there = polls % POLLS_FOR_EXISTENCE == 0
+            settled = not whether_there and not self._for_others
+            asked: list[str] = []
             try:
-                rows = await self._store.runs(list(asked), settled=not whether_there and not self._for_others)
+                before, seen = seen, await self._store.foreign_writes()
+                # What this process writes, it tells. If nobody else has, then there is news only for those who came
+                # since: the row that they found remembered may have been out of date.
+                quiet = settled and not hinted and seen is not None and seen == before
+                asked = self._came_after(last) if quiet else list(self._waiting)
+                last = self._came
+                rows = await self._store.runs(asked, settled=settled) if asked else []
                 for row in rows:
-                    self._tell(row, asked)
-                for run in asked.keys() - {row.id for row in rows} if whether_there else ():
+                    self._tell(row, last)
+                for run in set(asked).difference(row.id for row in rows) if whether_there else ():
                     self._fail(run, _no_such_run(run))  # pruned while it was waited for
             except StoreError as error:
                 log.debug("polling for results failed: %s", error)
+                seen = None  # what there was to tell has still to be asked for
             spent = now() - began
             pause = max(min(pause * 1.5, LAST_POLL_SECONDS), min(spent * REST_BEFORE_POLL, LONGEST_REST_SECONDS))
             if spent > QUICK_SECONDS and len(asked) > FEW:
                 await asyncio.sleep(min(spent * REST_BEFORE_HINT, LONGEST_REST_SECONDS))
 
+    def _came_after(self, last: int) -> list[str]:
+        return [run for run, waiters in self._waiting.items() if waiters[-1][2] > last]
+
     def _fail(self, run: str, error: Exception) -> None:
-        for _, future in self._waiting.pop(run, ()):
+        for _, future, _ in self._waiting.pop(run, ()):
             if not future.done():
                 future.set_exception(error)
 
@@ -155,7 +168,7 @@ class Watch:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._poller
         for waiters in self._waiting.values():
-            for _, future in waiters:
+            for _, future, _ in waiters:
                 if not future.done():
                     future.set_exception(error)
         self._waiting.clear()

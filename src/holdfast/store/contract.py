@@ -326,6 +326,9 @@ class Store(Protocol):
     async def runs(self, ids: Sequence[str], *, settled: bool = False) -> list[Run]:
         """These runs, as far as they exist; with `settled` only those that have ended or are paused."""
 
+    async def foreign_writes(self) -> int | None:
+        """A number that is another one after each write of another process; None if only asking for rows can tell."""
+
     async def find(self, ask: FindRuns) -> list[Run]: ...
 
     async def list_runs(self, ask: ListRuns) -> list[Run]: ...

@@ -299,6 +299,9 @@ class MemoryStore:
         found = [self.tables[RUNS][(run,)] for run in ids if (run,) in self.tables[RUNS]]
         return [run for run in found if run.ended or run.status == PAUSED] if settled else found
 
+    async def foreign_writes(self) -> int | None:
+        return None
+
     async def find(self, ask: FindRuns) -> list[Run]:
         return memory_listing.found(self.tables[RUNS].values(), ask)
 

@@ -197,6 +197,9 @@ class PostgresStore:
         name = "settled_runs" if settled else "get_runs"
         return [Run(*row.values()) for row in await self._statement("fetch", name, list(ids))]
 
+    async def foreign_writes(self) -> int | None:
+        return None
+
     async def find(self, ask: FindRuns) -> list[Run]:
         tags = msgspec.json.encode(dict(ask.tags)).decode() if ask.tags else None
         args = (

@@ -27,7 +27,6 @@ from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
 from holdfast.core.rows import HOLDS, LEASED, Fact, History, Run, Work
 from holdfast.core.seams import Clock, StatementExecutor
-from holdfast.core.stored import stored_names
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
     ClaimRequest,
@@ -54,7 +53,7 @@ from holdfast.store.sqlite_locks import FileLock, WorkerLocks
 from holdfast.store.sqlite_log import LogRoom
 from holdfast.store.sqlite_schema import check_database, is_current, migrate_database, translate
 from holdfast.store.sqlite_transaction import SqliteTransaction
-from holdfast.store.sqlite_write import load_rows, write_changes
+from holdfast.store.sqlite_write import adapt_plain_values, load_rows, worker_of, write_changes
 from holdfast.store.statements import PRUNED, statements
 
 T = TypeVar("T")
@@ -122,6 +121,7 @@ class SqliteStore:
             self._configure(self._db)
 
     def _connect(self) -> sqlite3.Connection:
+        adapt_plain_values()
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         return sqlite3.connect(
             self.path,
@@ -323,6 +323,16 @@ class SqliteStore:
         name = "settled_runs" if settled else "runs_by_id"
         return [Run(*row) for row in await self._ask(name, _json(list(ids)).decode())]
 
+    async def foreign_writes(self) -> int | None:
+        return self._foreign_writes()
+
+    def _foreign_writes(self) -> int | None:
+        if self._db is None or self._mutex.locked():
+            return None
+        with suppress(sqlite3.Error):
+            return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+        return None
+
     async def find(self, ask: FindRuns) -> list[Run]:
         sql, args = found_in_sqlite(ask)
         return [Run(*row) for row in await self._read(lambda db: db.execute(sql, args).fetchall())]
@@ -506,14 +516,7 @@ class SqliteStore:
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._read(lambda db: db.execute(self._sql["workers"]).fetchall())
-        found = [
-            WorkerRow(
-                **dict(
-                    zip(WorkerRow.__struct_fields__, [*row[:3], *map(stored_names, row[3:6]), *row[6:]], strict=True)
-                )
-            )
-            for row in rows
-        ]
+        found = [worker_of(row) for row in rows]
         # A provably dead worker holds no lease, whatever its row says.
         return [
             replace(worker, lease_until=0) if worker.provable and self._worker_locks.is_dead(worker.id) else worker
@@ -574,17 +577,13 @@ class SqliteStore:
     async def listen(self, heard: Callable[[str], None]) -> None:
         def look() -> bool:
             """Whether another process has written; on to whoever wants to know."""
-            if self._db is None or self._mutex.locked():
+            version = self._foreign_writes()
+            if version is None or version == self._seen_version:
                 return False
-            with suppress(sqlite3.Error):
-                version = self._db.execute("PRAGMA data_version").fetchone()[0]
-                if version != self._seen_version:
-                    self._seen_version = version
-                    heard("work")
-                    heard("ended")
-                    heard("stream")
-                    return True
-            return False
+            self._seen_version = version
+            for channel in ("work", "ended", "stream"):
+                heard(channel)
+            return True
 
         has_bell = self._bell.listen(look)
 

@@ -91,6 +91,14 @@ def _expand(sql: str) -> str:
     return re.sub(r"\{(?P<table>[a-z]+)(?P<mark>\?|\$|=|@[a-z]+)?\}", substitute, sql)
 
 
+@cache
+def for_several(insert: str, rows: int) -> str:
+    """The statement that inserts so many rows, of one that inserts a single row."""
+    head, values = insert.split(" VALUES ")
+    row, *conflict = values.split("\n", 1)
+    return "\n".join([f"{head} VALUES {', '.join([row] * rows)}", *conflict])
+
+
 def _text(*place: str) -> str:
     """A file beside this module, wherever that was loaded from. `importlib.resources` would take 6 ms to import."""
     loader: Any = sys.modules[__name__].__spec__.loader  # type: ignore[union-attr]
