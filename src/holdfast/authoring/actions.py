@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, ParamSpec
 
 import msgspec
 
-from holdfast.authoring.context import current_context, entered, is_running, require_transaction, stand_in_context
+from holdfast.authoring.context import current_context, entered, require_transaction, stand_in_context
 from holdfast.authoring.function_calls import ActionCall, Call, running_function
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES, CallCodec
@@ -133,7 +133,7 @@ class Action(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         run = running_function.get()
         # The context of an action comes first: what an action calls is part of it, also where a workflow called it.
-        if run is None or is_running():
+        if run is None or current_context.get() is not None:
             return self.directly(*args, **kwargs)
         return run.call(ActionCall(self, args, kwargs))
 
