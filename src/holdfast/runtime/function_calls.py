@@ -69,7 +69,6 @@ class Step(msgspec.Struct, eq=False):
     unread: Sequence[int] = ()
     inline: Awaitable[Outcome] | None = None
 
-    @property
     def asks(self) -> bool:
         """Whether there is more to say than what came of calls."""
         return bool(
@@ -232,12 +231,12 @@ class CallRunner:
             return _failure(pending, encode_error(error, at_home=True))
 
     async def _act(self, function: LiveFunction, run: Run, pending: Pending, request: PreparedCall) -> Outcome:
-        action, policy, tag = request.action, request.action.policy, self.codecs.default.tag
+        action = request.action
         number = function.losses + 1  # I3: executions that were lost are attempts too
         try:
             data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)
             try:
-                if action.is_async and policy.timeout_seconds is None:
+                if action.is_async and action.policy.timeout_seconds is None:
                     args, kwargs = request.arguments(data, self.codecs)
                     node = node_of(function.base, pending.address)
                     returned = await self._runner.call_async(action, args, kwargs, run, node, number)
@@ -250,10 +249,10 @@ class CallRunner:
             except Exception as error:
                 attempt, invocation = self._attempt(function, run, pending, action, data, number)
                 record, retryable = self._runner.failure_of(attempt, invocation, error)
-                if retryable and policy.retry.attempts > 1:
+                if retryable and action.policy.retry.attempts > 1:
                     return self._retried(function, run, pending, request, data, record, number)
                 return _failure(pending, record)
-            return _result(pending, value, tag)
+            return _result(pending, value, self.codecs.default.tag)
         except Exception as error:  # neither the call nor its failure could be made out
             return _failure(pending, encode_error(error, at_home=True))
 

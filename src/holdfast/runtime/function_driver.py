@@ -232,7 +232,7 @@ class FunctionDriver:
                 from holdfast.runtime.run_refusals import NotDurable
 
                 raise NotDurable(stuck, hint="await an action, a timer, an event or another run")
-            if may_park or step.entries or step.asks:
+            if may_park or step.entries or step.asks():
                 answer = await self._say(function, work, step, park=may_park)
                 if answer.parked:
                     self._resting[run.id] = (self._clock.monotonic(), function)
@@ -251,7 +251,7 @@ class FunctionDriver:
             step = Step()
             for outcome in function.take_outcomes():
                 step.add_outcome(outcome)
-            if step.entries or step.asks:
+            if step.entries or step.asks():
                 if (await self._say(function, work, step, park=False)).run_status != PAUSED:
                     return False
             elif function.running:
@@ -272,7 +272,7 @@ class FunctionDriver:
             due=function.next_due() if park else None,
             python=PYTHON,
         )
-        if step.asks:
+        if step.asks():
             operation = replace(
                 operation,
                 calls=tuple(step.calls),
@@ -290,7 +290,6 @@ class FunctionDriver:
             function.set_opened(wait.address for wait in step.opens)
         if answer.verdict == RECORDED and answer.last == function.known + len(answer.entries):
             function.deliver(answer.entries)
-            function.known = answer.last
         elif answer.last > function.known:
             await catch_up(self._store, function)
         if function.known - function.base >= function.long_from:

@@ -108,14 +108,11 @@ class RefusedEvent(msgspec.Struct, frozen=True, eq=False):
     reason: str
 
 
-class News:
+class News(msgspec.Struct, eq=False):
     """Something came in for a function: an asyncio.Event for one who waits, at a tenth of its weight."""
 
-    __slots__ = ("_is_set", "_waiter")
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._waiter: asyncio.Future[None] | None = None
+    _is_set: bool = False
+    _waiter: asyncio.Future[None] | None = None
 
     def is_set(self) -> bool:
         return self._is_set
@@ -285,10 +282,11 @@ class LiveFunction:
 
     def deliver(self, entries: Sequence[Numbered]) -> None:
         """Let entries in, one by one, in order."""
-        self.losses, behind = 0, self._behind
-        for place, numbered in enumerate(entries, 1):
+        self.losses = 0
+        for numbered in entries:
             # What the code does after the last entry has not been done before, unless the store says so.
-            self._behind = behind and place < len(entries)
+            if self._behind and numbered is entries[-1]:
+                self._behind = False
             if self._stored:
                 self._stored.pop(numbered.entry.address, None)
             sequence = numbered.sequence

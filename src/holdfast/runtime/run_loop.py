@@ -270,7 +270,8 @@ class RunLoop(DurableOnly):
         if branch.collected and not branch.calls:
             warn_of_abandoned_generator(self.run_id, name)
         future = RequestFuture(loop=self)
-        future.address = address = branch.next_call()
+        branch.calls += 1
+        future.address = address = f"{branch.name}{CALL_MARK}{branch.calls}"
         future.mark = self.next_mark()
         self._pending[address] = self._fresh[address] = Pending(address, kind, name, digest, payload, future)
         self._asked += 1

@@ -21,6 +21,8 @@ from collections.abc import Coroutine, Mapping
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from holdfast.runtime.run_lines import line_of_await
 
 if TYPE_CHECKING:
@@ -32,23 +34,16 @@ CALLBACKS: Final = "~"  # what a done-callback asks for: no task is current ther
 COLLECTED: Final = "gc-"
 
 
-class Branch:
+class Branch(msgspec.Struct, eq=False):
     """One task's place in the run, and how much it has asked for so far."""
 
-    __slots__ = ("calls", "children", "collected", "generator", "name", "timers", "uuids")
-
-    def __init__(self, name: str, *, collected: bool = False) -> None:
-        self.name = name
-        self.collected = collected
-        self.calls = 0
-        self.timers = 0
-        self.children = 0
-        self.uuids = 0
-        self.generator: random.Random | None = None
-
-    def next_call(self) -> str:
-        self.calls += 1
-        return f"{self.name}{CALL_MARK}{self.calls}"
+    name: str
+    collected: bool = False
+    calls: int = 0
+    timers: int = 0
+    children: int = 0
+    uuids: int = 0
+    generator: random.Random | None = None
 
     def next_timer(self) -> str:
         self.timers += 1
