@@ -244,6 +244,28 @@ def test_i56_time_is_that_of_the_last_entry_and_never_goes_back() -> None:
     loop.evict()
 
 
+def test_i49_i56_an_answer_without_an_entry_is_delivered_like_one() -> None:
+    """I49, I56: the driver's short way for results does what `deliver` does, also to a function that has ended."""
+    seen: list[Any] = []
+
+    async def main() -> None:
+        seen.append((await act("a"), run_loop().time()))
+        seen.append((await act("b"), run_loop().time()))
+        asyncio.create_task(act("left behind"))  # noqa: RUF006 - nobody waits for it
+        await asyncio.sleep(0)
+
+    loop = begun(main)
+    loop.answer(loop.pending["#1"], "first", STARTED_US + 3 * SECOND_US)
+    assert [each.address for each in loop.new_requests()] == ["#2"]
+    loop.answer(loop.pending["#2"], "second", STARTED_US + 1 * SECOND_US)
+    at = STARTED_US / SECOND_US + 3
+    assert seen == [("first", at), ("second", at)]
+    assert loop.done
+    loop.answer(loop.pending["1#1"], "too late", STARTED_US)
+    assert list(loop.pending) == ["1#1"]
+    loop.evict()
+
+
 def test_timers_are_found_by_deadline_then_by_age_and_vanish_when_cancelled() -> None:
     """Timers cost no write, so there may be many; only the earliest matters to the driver."""
 

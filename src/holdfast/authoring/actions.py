@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, ParamSpec
 
 import msgspec
 
-from holdfast.authoring.context import current_context, entered, is_running, require_transaction, stand_in_context
+from holdfast.authoring.context import current_context, entered, require_transaction, stand_in_context
 from holdfast.authoring.function_calls import ActionCall, Call, running_function
 from holdfast.authoring.registry import Definition, Registry, default_registry, validated_name
 from holdfast.core.codec import DEFAULT_LIMIT_BYTES, CallCodec
@@ -39,6 +39,9 @@ R_co = TypeVar("R_co", covariant=True)
 
 Isolation = Literal["thread", "process"]
 ISOLATIONS = (None, "thread", "process")
+# Asked with every call. Bound here: Python takes what is imported for a module, and would bind it anew each time.
+_function_here: Final = running_function.get
+_context_here: Final = current_context.get
 ORDERS_LIMIT = 256
 
 
@@ -131,9 +134,9 @@ class Action(Generic[P, R]):
         return self._codec[0]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        run = running_function.get()
+        run = _function_here()
         # The context of an action comes first: what an action calls is part of it, also where a workflow called it.
-        if run is None or is_running():
+        if run is None or _context_here() is not None:
             return self.directly(*args, **kwargs)
         return run.call(ActionCall(self, args, kwargs))
 

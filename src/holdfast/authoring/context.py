@@ -39,6 +39,7 @@ __all__ = [
     "NodeInfo",
     "Tx",
     "current",
+    "enter_function",
     "entered",
     "entered_function",
     "from_an_action",
@@ -363,7 +364,7 @@ def entered(context: Context) -> AbstractContextManager[Context]:
 
 
 class _EnteredFunction:
-    """`entered_function`: a class and no generator, because every function that waits holds one."""
+    """`entered_function`: a class and no generator, as its other two are."""
 
     __slots__ = ("_context_token", "_function_token", "_run")
 
@@ -387,6 +388,12 @@ def entered_function(run: FunctionRun) -> AbstractContextManager[None]:
     context on to every task of that engine.
     """
     return _EnteredFunction(run)
+
+
+def enter_function(run: FunctionRun) -> None:
+    """`entered_function` for a contextvars.Context of the caller's own, in which nothing has to be put back."""
+    running_function.set(run)
+    current_context.set(None)
 
 
 def _context_of(run: FunctionRun) -> Context:

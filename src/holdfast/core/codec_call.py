@@ -134,7 +134,7 @@ class CallCodec:
             if self._untyped:
                 document = [list(bound_args), bound_kwargs]
                 return codecs.write(document, _ANYTHING, self._where, limit, _AROUND)
-            if self._only_form is not None and self._are_exact(bound_args):
+            if self._are_exact(bound_args):
                 return codecs.write((bound_args, bound_kwargs), _EXACT, self._where, limit)
             if self._partly_untyped:
                 self._check_untyped(bound_args, bound_kwargs)
@@ -146,7 +146,7 @@ class CallCodec:
 
     def encode_scalars(self, args: Args, kwargs: Mapping[str, object]) -> bytes | None:
         """The call as JSON if all arguments are scalars of just the annotated types, and so equal once decoded."""
-        if self._exact is None or kwargs or len(args) != len(self._exact) or not self._are_exact(args):
+        if kwargs or not self._are_exact(args):
             return None
         try:
             return JSON.encode((args, {}))
@@ -248,11 +248,7 @@ class CallCodec:
 
     def _are_exact(self, args: Args) -> bool:
         """Whether all arguments are scalars of just the annotated types: such need no decoding to be checked."""
-        for value, shape in zip(args, self._positional, strict=True):
-            kind = type(value)
-            if kind is not shape.exact or (kind is not str and plain_fault(value) is not None):
-                return False
-        return True
+        return tuple(map(type, args)) == self._exact and not any(map(plain_fault, args))
 
     def _check_untyped(self, args: Args, kwargs: Kwargs) -> None:
         """Hold arguments without annotation to JSON's own types also beside annotated ones."""

@@ -46,6 +46,7 @@ from holdfast.core.rows import (
     GAVE_UP,
     HISTORY,
     INPUTS,
+    PENDING,
     READY,
     RUNNING,
     RUNS,
@@ -107,15 +108,19 @@ class FunctionOperations:
         refused_before = op.refuses and all(self._came_in(view, run, each) is None for each in op.refuses)
         if refused_before:
             return Stepped(verdict=REPEATED, run_status=run.status, last=run.entries)
-        before = run.entries
-        run = as_it_was = mark_running(run, turn.started or view.now)
+        if run.started is None or run.status == PENDING:
+            run = mark_running(run, turn.started or view.now)
+        as_it_was = run
         if entries and turn.losses:
             turn = replace(turn, losses=0)  # I6: something new was recorded
             view.put(WORK, turn)
         if run.signature != op.python and op.python and run.entries == run.base:
             run = replace(run, signature=op.python)  # somebody with another Python had started it
+        written: list[Numbered] = []
         for entry in entries:
             run = append(view, run, entry)
+            written.append(Numbered(run.entries, view.now, entry))
+        last = run.entries  # of what the driver said
         if op.closes:
             run = close(view, run, frozenset(op.closes))
         if op.withdraws and run.active > 1:  # else there is nothing but its turn
@@ -144,7 +149,7 @@ class FunctionOperations:
             run_status=run.status,
             parked=parked,
             last=run.entries,
-            entries=self._written(view, run, before, entries),
+            entries=tuple(written) if run.entries == last else (*written, *self._taken(view, run, last)),
         )
 
     def _with_children(self, view: View, op: TakeTurn) -> TakeTurn:
@@ -174,14 +179,10 @@ class FunctionOperations:
                 entries.append(_failed(wait, error_of))
         return replace(op, entries=tuple(entries), opens=tuple(opens))
 
-    def _written(self, view: View, run: Run, before: int, said: Sequence[Entry]) -> tuple[Numbered, ...]:
-        """All that this turn wrote: what the driver said, and events that were there already for what it waits for."""
-        first = [Numbered(sequence, view.now, entry) for sequence, entry in enumerate(said, before + 1)]
-        for sequence in range(before + len(said) + 1, run.entries + 1):
-            row = view.get(HISTORY, (run.id, sequence))
-            if row is not None:
-                first.append(numbered(row))
-        return tuple(first)
+    def _taken(self, view: View, run: Run, last: int) -> list[Numbered]:
+        """What else this turn wrote: events that were there already for what it waits for."""
+        rows = [view.get(HISTORY, (run.id, sequence)) for sequence in range(last + 1, run.entries + 1)]
+        return [numbered(row) for row in rows if row is not None]
 
     def _recorded_since(self, view: View, run: Run, op: TakeTurn) -> frozenset[str]:
         """What was recorded and the driver does not know of: by this very turn, whose answer was lost (K8), or by

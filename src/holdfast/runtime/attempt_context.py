@@ -76,6 +76,9 @@ class CallContext(Context):
 
     __slots__ = ("_name", "_node", "_number", "_run")
 
+    # The same for all of them, and so not set in each: one is made with every call.
+    _tx = _function = _on_note = _is_cancelled = workflow = None
+
     def __init__(
         self, run: Run, node: str, number: int, name: str, worker: str, beat: Callable[[], Awaitable[None]]
     ) -> None:
@@ -84,9 +87,8 @@ class CallContext(Context):
         self._number = number
         self._name = name
         self._on_heartbeat = beat
-        self._tx = self._function = self._logger = self._inner = self._on_note = self._is_cancelled = None
+        self._logger = self._inner = None
         self.worker = worker
-        self.workflow = None
 
     @property
     def run_id(self) -> str:  # type: ignore[override]  # read-only here

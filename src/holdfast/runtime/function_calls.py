@@ -69,17 +69,10 @@ class Step(msgspec.Struct, eq=False):
     unread: Sequence[int] = ()
     inline: Awaitable[Outcome] | None = None
 
-    @property
-    def has_news(self) -> bool:
+    def asks(self) -> bool:
+        """Whether there is more to say than what came of calls."""
         return bool(
-            self.entries
-            or self.calls
-            or self.opens
-            or self.closes
-            or self.withdraws
-            or self.children
-            or self.refuses
-            or self.unread
+            self.calls or self.opens or self.closes or self.withdraws or self.children or self.refuses or self.unread
         )
 
     def add_outcome(self, outcome: Outcome) -> None:
@@ -144,11 +137,13 @@ class CallRunner:
 
     def plan(self, function: LiveFunction, run: Run) -> Step:
         """Start what is new, and say what of it the store must know."""
-        step = Step(closes=function.given_up, unread=function.unread)
-        if function.given_up:  # waits and calls: the store knows which
+        step = Step()
+        if function.given_up or function.unread:
+            step.closes, step.unread = function.given_up, function.unread
+            # Waits and calls: the store knows which.
             step.withdraws = [node_of(function.base, address) for address in function.given_up]
-        function.given_up = function.unread = ()
-        for given_up in function.loop.withdrawn_requests():
+            function.given_up = function.unread = ()
+        for given_up in function.loop.withdrawn_requests() if function.loop.withdrawn else ():
             task = function.running.pop(given_up.address, None)
             if task is not None:
                 task.cancel()
@@ -163,19 +158,27 @@ class CallRunner:
         if function.in_table:
             new = [pending for pending in new if pending.address not in function.in_table]
         for pending in new:
-            self._take(function, run, pending, step, alone=len(new) == 1)
+            if pending.payload.__class__ is PreparedCall:
+                self._take_call(function, run, pending, step, alone=len(new) == 1)
+            else:
+                self._take(function, run, pending, step, alone=len(new) == 1)
         return step
+
+    def _take_call(self, function: LiveFunction, run: Run, pending: Pending, step: Step, *, alone: bool) -> None:
+        request: PreparedCall = pending.payload
+        action = request.action
+        if pending.address in function.cut_off:
+            # I3, G3: it may have been begun, so this is another attempt; the work table knows which.
+            self._queue(function, run, pending, request, step, attempt=function.losses + 2)
+        elif action.transactional or action.policy.queue is not None:
+            # A transactional one commits with its result, and so is settled by whoever runs it.
+            self._queue(function, run, pending, request, step, attempt=1)
+        else:
+            self._carry_out(function, pending, self._act(function, run, pending, request), step, alone)
 
     def _take(self, function: LiveFunction, run: Run, pending: Pending, step: Step, *, alone: bool) -> None:
         request = pending.payload
         match request:
-            case PreparedCall() if pending.address in function.cut_off:
-                # I3, G3: it may have been begun, so this is another attempt; the work table knows which.
-                self._queue(function, run, pending, request, step, attempt=function.losses + 2)
-            case PreparedCall() if request.action.policy.queue is None and not request.action.transactional:
-                self._carry_out(function, pending, self._act(function, run, pending, request), step, alone)
-            case PreparedCall():  # a transactional one commits with its result, and so is settled by whoever runs it
-                self._queue(function, run, pending, request, step, attempt=1)
             case SideEffect():
                 step.entries = extended(step.entries, self._side_effect(pending, request))
             case Wait():
@@ -228,13 +231,13 @@ class CallRunner:
             return _failure(pending, encode_error(error, at_home=True))
 
     async def _act(self, function: LiveFunction, run: Run, pending: Pending, request: PreparedCall) -> Outcome:
-        action, policy, tag = request.action, request.action.policy, self.codecs.default.tag
+        action = request.action
         number = function.losses + 1  # I3: executions that were lost are attempts too
         try:
             data = request.encoded(limit=self.payload_limit_bytes, codecs=self.codecs)
             try:
-                if action.is_async and policy.timeout_seconds is None:
-                    args, kwargs = request.arguments(self.codecs)
+                if action.is_async and action.policy.timeout_seconds is None:
+                    args, kwargs = request.arguments(data, self.codecs)
                     node = node_of(function.base, pending.address)
                     returned = await self._runner.call_async(action, args, kwargs, run, node, number)
                     limit = self.payload_limit_bytes
@@ -246,10 +249,10 @@ class CallRunner:
             except Exception as error:
                 attempt, invocation = self._attempt(function, run, pending, action, data, number)
                 record, retryable = self._runner.failure_of(attempt, invocation, error)
-                if retryable and policy.retry.attempts > 1:
+                if retryable and action.policy.retry.attempts > 1:
                     return self._retried(function, run, pending, request, data, record, number)
                 return _failure(pending, record)
-            return _result(pending, value, tag)
+            return _result(pending, value, self.codecs.default.tag)
         except Exception as error:  # neither the call nor its failure could be made out
             return _failure(pending, encode_error(error, at_home=True))
 

@@ -24,6 +24,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from holdfast.authoring.functions import PYTHON, Workflow
 from holdfast.coordinator import Commit, Coordinator
 from holdfast.core.codec import Codecs, encode_error
@@ -223,14 +225,14 @@ class FunctionDriver:
                 step.add_outcome(outcome)
             if inline is not None:
                 step.add_outcome(inline)
-            if function.next_due() is not None:
+            elif function.next_due() is not None:
                 step.add_due_timers(function, self._store.now())
             may_park = not function.running and not step.entries
             if may_park and (stuck := function.loop.stuck()) is not None:
                 from holdfast.runtime.run_refusals import NotDurable
 
                 raise NotDurable(stuck, hint="await an action, a timer, an event or another run")
-            if may_park or step.has_news:
+            if may_park or step.entries or step.asks():
                 answer = await self._say(function, work, step, park=may_park)
                 if answer.parked:
                     self._resting[run.id] = (self._clock.monotonic(), function)
@@ -249,7 +251,7 @@ class FunctionDriver:
             step = Step()
             for outcome in function.take_outcomes():
                 step.add_outcome(outcome)
-            if step.has_news:
+            if step.entries or step.asks():
                 if (await self._say(function, work, step, park=False)).run_status != PAUSED:
                     return False
             elif function.running:
@@ -266,17 +268,21 @@ class FunctionDriver:
             token=work.token,
             known=function.known,
             entries=(*function.take_patches(), *step.entries) if function.new_patches else tuple(step.entries),
-            calls=tuple(step.calls),
-            opens=tuple(step.opens),
-            closes=tuple(step.closes),
-            withdraws=tuple(step.withdraws),
-            children=tuple(step.children),
-            refuses=tuple(step.refuses),
-            unread=tuple(step.unread),
             park=park,
             due=function.next_due() if park else None,
             python=PYTHON,
         )
+        if step.asks():
+            operation = replace(
+                operation,
+                calls=tuple(step.calls),
+                opens=tuple(step.opens),
+                closes=tuple(step.closes),
+                withdraws=tuple(step.withdraws),
+                children=tuple(step.children),
+                refuses=tuple(step.refuses),
+                unread=tuple(step.unread),
+            )
         answer: Stepped = await self._coordinator.submit(operation)
         if answer.verdict == STALE:
             raise Lost
@@ -284,7 +290,6 @@ class FunctionDriver:
             function.set_opened(wait.address for wait in step.opens)
         if answer.verdict == RECORDED and answer.last == function.known + len(answer.entries):
             function.deliver(answer.entries)
-            function.known = answer.last
         elif answer.last > function.known:
             await catch_up(self._store, function)
         if function.known - function.base >= function.long_from:

@@ -9,7 +9,6 @@ import asyncio
 import contextvars
 import random
 import uuid
-from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Never
@@ -17,7 +16,7 @@ from typing import Any, Final, Never
 import msgspec
 
 from holdfast.authoring.actions import Action
-from holdfast.authoring.context import entered_function
+from holdfast.authoring.context import enter_function
 from holdfast.authoring.function_calls import (
     ActionCall,
     BroadcastCall,
@@ -65,7 +64,7 @@ from holdfast.models.delivery import RunEnd
 from holdfast.runtime import run_calls
 from holdfast.runtime.child_failures import child_failure, what_it_raised
 from holdfast.runtime.exception_classes import as_it_was_raised
-from holdfast.runtime.prepared_call import PreparedCall
+from holdfast.runtime.prepared_call import PreparedCall, prepared
 from holdfast.runtime.rare_lists import extended
 from holdfast.runtime.run_calls import DurableCall, Pending
 from holdfast.runtime.run_loop import RunLoop
@@ -109,14 +108,11 @@ class RefusedEvent(msgspec.Struct, frozen=True, eq=False):
     reason: str
 
 
-class News:
+class News(msgspec.Struct, eq=False):
     """Something came in for a function: an asyncio.Event for one who waits, at a tenth of its weight."""
 
-    __slots__ = ("_is_set", "_waiter")
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._waiter: asyncio.Future[None] | None = None
+    _is_set: bool = False
+    _waiter: asyncio.Future[None] | None = None
 
     def is_set(self) -> bool:
         return self._is_set
@@ -143,7 +139,7 @@ class LiveFunction:
     """A function that is driven here, or waits here for its next turn. Implements `FunctionRun` for its code."""
 
     __slots__ = (
-        "_asked_unpatched", "_behind", "_codecs", "_ended_by", "_limit_bytes", "_outer", "_patches", "_rollbacks",
+        "_asked_unpatched", "_behind", "_codecs", "_ended_by", "_limit_bytes", "_patches", "_rollbacks",
         "_stored", "_workflow", "base", "cancelled_at", "cut_off", "deadlines", "exposed", "given_up", "in_table",
         "known", "long_from", "loop", "losses", "new_patches", "news", "opened", "outcomes", "refused", "registry",
         "rolls_back", "run_id", "running", "unread", "workflow_name",
@@ -172,7 +168,6 @@ class LiveFunction:
         self.long_from = LONG_HISTORY  # entries at which its length is warned of, the next time
         self.loop = RunLoop(run.id, now_us=now_us, watchdog=watchdog)
         self.news = News()
-        self._outer: asyncio.AbstractEventLoop | None = None  # of its driver
         self.running = _NOTHING_RUNNING  # calls that are in flight in this process, by address
         self.outcomes: Sequence[Any] = ()  # what came of them, not yet committed
         self.opened = _NOTHING_OPENED  # waits that the store knows of
@@ -227,25 +222,23 @@ class LiveFunction:
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], entries: Sequence[Numbered] = ()) -> None:
         """Start the function, and let in what is recorded."""
-        context = contextvars.copy_context()
-        self._outer = _get_running_loop()
-        self.loop.begin(lambda: self._main(args, kwargs), context=context)
+        self.loop.begin(lambda: self._main(args, kwargs), context=contextvars.copy_context())
         self.deliver(entries)
 
     async def _main(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The function, and its result as it is stored: one that cannot be is a failure like any other."""
-        with entered_function(self):
-            try:
-                value = await self._workflow.fn(*args, **kwargs)
-                if self.cancelled_at:  # I10: it has had its last turn, whatever its code makes of that
-                    raise asyncio.CancelledError
-                return encode_stored_result(self._workflow.call, self._codecs, self._limit_bytes, value)
-            except GeneratorExit:
-                raise
-            except BaseException as error:
-                if self.cancelled_at or request_to_go_on(error) is None:
-                    await self._roll_back(error)
-                raise
+        enter_function(self)
+        try:
+            value = await self._workflow.fn(*args, **kwargs)
+            if self.cancelled_at:  # I10: it has had its last turn, whatever its code makes of that
+                raise asyncio.CancelledError
+            return encode_stored_result(self._workflow.call, self._codecs, self._limit_bytes, value)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if self.cancelled_at or request_to_go_on(error) is None:
+                await self._roll_back(error)
+            raise
 
     async def _roll_back(self, cause: BaseException) -> None:
         """Undo in reverse. One that fails is noted on the cause, and does not keep the others from running."""
@@ -259,10 +252,10 @@ class LiveFunction:
 
     async def _undo_what_was_done(self) -> Never:
         """Its code had come to an end that was never committed, because a cancel was first."""
-        with entered_function(self):
-            cancelled = asyncio.CancelledError()
-            await self._roll_back(cancelled)
-            raise cancelled
+        enter_function(self)
+        cancelled = asyncio.CancelledError()
+        await self._roll_back(cancelled)
+        raise cancelled
 
     def _cancel(self, numbered: Numbered) -> None:
         self.cancelled_at = numbered.sequence
@@ -289,10 +282,11 @@ class LiveFunction:
 
     def deliver(self, entries: Sequence[Numbered]) -> None:
         """Let entries in, one by one, in order."""
-        self.losses, behind = 0, self._behind
-        for place, numbered in enumerate(entries, 1):
+        self.losses = 0
+        for numbered in entries:
             # What the code does after the last entry has not been done before, unless the store says so.
-            self._behind = behind and place < len(entries)
+            if self._behind and numbered is entries[-1]:
+                self._behind = False
             if self._stored:
                 self._stored.pop(numbered.entry.address, None)
             sequence = numbered.sequence
@@ -307,20 +301,21 @@ class LiveFunction:
         entry = numbered.entry
         if self.opened:
             self.opened.discard(entry.address)
+        pending = self.loop.pending.get(entry.address)
+        if (
+            entry.kind == RESULT
+            and pending is not None
+            and entry.name == pending.name
+            and entry.digest == pending.digest
+        ):
+            # Most entries are this: what was asked for.
+            self.loop.answer(pending, self._value(entry, pending.payload, numbered.at), numbered.at)
+            return
         if entry.kind == PATCH:
             self._patches |= {entry.name}
             return
         if entry.kind == CANCEL_ENTRY:
             self._cancel(numbered)
-            return
-        pending = self.loop.pending.get(entry.address)
-        if (
-            entry.kind == RESULT
-            and pending is not None
-            and (entry.name, entry.digest) == (pending.name, pending.digest)
-        ):
-            value = self._value(entry, pending.payload, numbered.at)  # most entries are this: what was asked for
-            self._let_in(entry, run_calls.RESULT, entry.name, value, numbered.at)
             return
         if entry.kind == EVENT and pending is None:
             self.unread = extended(self.unread, numbered.sequence)
@@ -384,9 +379,9 @@ class LiveFunction:
 
     def _value(self, entry: Entry, request: Request, at: int) -> Any:
         data, codec = entry.value, entry.codec
+        if request.__class__ is PreparedCall:
+            return decode_stored_result(request.action.call, self._codecs, data or b"null")
         match request:
-            case ActionCall():
-                return decode_stored_result(request.action.call, self._codecs, data or b"null")
             case SideEffect():
                 return request.decode(data or b"null", codec, codecs=self._codecs)
             case SendCall() | BroadcastCall():
@@ -446,8 +441,8 @@ class LiveFunction:
 
     def wake(self) -> None:
         """Wake its driver, from any thread."""
-        if self._outer is not None:
-            self._outer.call_soon_threadsafe(self.news.set)
+        if self.loop.outer is not None:
+            self.loop.outer.call_soon_threadsafe(self.news.set)
 
     def set_opened(self, addresses: Iterable[str]) -> None:
         if self.opened is _NOTHING_OPENED:
@@ -504,8 +499,8 @@ class LiveFunction:
 
     def _close(self) -> None:
         # Without the run, an action that is awaited in a `finally` would be a plain call, and would really run.
-        with entered_function(self):
-            self.loop.evict()
+        enter_function(self)
+        self.loop.evict()
 
     def ended(self) -> Ended:
         outcome = self.loop.outcome()
@@ -532,8 +527,8 @@ class LiveFunction:
 
     def call(self, request: Request) -> Coroutine[Any, Any, Any]:
         if request.__class__ is ActionCall:
-            prepared = PreparedCall.of(request)
-            return DurableCall(self.loop, "action", request.action.name, digest_of_bytes(prepared.data), prepared)
+            call = prepared(request)
+            return DurableCall(self.loop, "action", call.action.name, digest_of_bytes(call.data), call)
         return DurableCall(self.loop, request.kind, request.name, request.digest(), request)
 
     def not_durable(self, what: str, hint: str) -> UsageError:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from holdfast.authoring.function_calls import ActionCall
 from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, MAX_INT, Codecs
 from holdfast.core.codec import digest as digest_of_bytes
+
+_TAG: Final = DEFAULT_CODECS.default.tag
 
 
 class PreparedCall(ActionCall, frozen=True):
@@ -20,24 +22,23 @@ class PreparedCall(ActionCall, frozen=True):
     data: bytes
     scalars: bool  # the arguments are what decoding would give
 
-    @classmethod
-    def of(cls, request: ActionCall) -> PreparedCall:
-        action, args, kwargs = request.action, request.args, request.kwargs
-        data = action.call.encode_scalars(args, kwargs)
-        scalars = data is not None
-        return cls(action, args, kwargs, request.encoded(limit=MAX_INT) if data is None else data, scalars)
-
     def encoded(self, *, limit: int = DEFAULT_LIMIT_BYTES, codecs: Codecs = DEFAULT_CODECS) -> bytes:
-        if codecs.default.tag == DEFAULT_CODECS.default.tag and len(self.data) <= limit:
+        if codecs.default.tag == _TAG and len(self.data) <= limit:
             return self.data
         return super().encoded(limit=limit, codecs=codecs)
 
-    def arguments(self, codecs: Codecs) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    def arguments(self, stored: bytes, codecs: Codecs) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """The arguments as the action receives them, wherever it runs: as they come out of what is stored (I14)."""
-        if self.scalars and codecs.default.tag == DEFAULT_CODECS.default.tag:
+        if self.scalars and stored is self.data:
             return self.args, self.kwargs
-        data = self.encoded(limit=MAX_INT, codecs=codecs)
-        return self.action.call.decode_call(data, codecs.default.tag, codecs=codecs)
+        return self.action.call.decode_call(stored, codecs.default.tag, codecs=codecs)
 
     def digest(self) -> str:
         return digest_of_bytes(self.data)
+
+
+def prepared(call: ActionCall) -> PreparedCall:
+    data = call.action.call.encode_scalars(call.args, call.kwargs)
+    if data is None:
+        return PreparedCall(call.action, call.args, call.kwargs, call.encoded(limit=MAX_INT), False)
+    return PreparedCall(call.action, call.args, call.kwargs, data, True)

@@ -37,6 +37,7 @@ from asyncio import _enter_task, _get_running_loop, _leave_task, _set_running_lo
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
+from threading import get_ident
 from types import CodeType
 from typing import Any, Final, TypeVarTuple
 from uuid import UUID
@@ -61,10 +62,10 @@ from holdfast.runtime.run_refusals import (
     DurableOnly,
     NotDurable,
     made_by_as_completed,
-    made_by_hand,
     spins,
     translated,
     waited_without_mark,
+    warn_of_abandoned_generator,
 )
 from holdfast.runtime.run_seeds import first_mark, generator_of, next_uuid
 from holdfast.runtime.run_task import (
@@ -76,9 +77,10 @@ from holdfast.runtime.run_task import (
     RequestFuture,
     RunFuture,
     RunTask,
+    line_of_parents,
 )
-from holdfast.runtime.run_timers import MICROSECONDS, RunTimer, RunTimers, microseconds
-from holdfast.runtime.run_watchdog import RunWatchdog, log
+from holdfast.runtime.run_timers import MICROSECONDS, NO_TIMERS, RunTimer, RunTimers, microseconds
+from holdfast.runtime.run_watchdog import RunWatchdog
 
 __all__ = ["Complaint", "DurableCall", "Entry", "NotDurable", "Outcome", "Pending", "RunLoop"]
 
@@ -90,9 +92,6 @@ _NOTHING_READY: Final[deque[asyncio.Handle]] = deque()
 _CALLBACKS_FOR_A_REQUEST: Final = 4
 _TASKS_BEFORE_A_SWEEP: Final = 64
 _COMPLAINTS_KEPT: Final = 100
-
-# Requests that abandoned generators made, each told once a process.
-_warned_of: set[str] = set()
 
 
 class RunLoop(DurableOnly):
@@ -108,13 +107,15 @@ class RunLoop(DurableOnly):
         self.complaints: Sequence[Complaint] = ()
         self._watchdog = watchdog
         self._closed = False
-        self._outcome: Outcome | None = None  # once it has left memory
+        self.outer: asyncio.AbstractEventLoop | None = None  # that it was begun on
+        self._thread = 0  # that it has a turn on. To ask asyncio which loop runs is a call of the kernel, on 3.11
+        self._outcome: Outcome | None = None  # once it was asked for
         self._ready = _NOTHING_READY
-        self.timers = RunTimers()
+        self.timers = NO_TIMERS
         self._pending: dict[str, Pending] = {}
         self.pending: Mapping[str, Pending] = self._pending  # without an answer, by address, in order of creation
         self._fresh: dict[str, Pending] = {}
-        self._withdrawn: Sequence[Pending] = ()
+        self.withdrawn: Sequence[Pending] = ()
         self._asked = 0
         # A branch stays known after its task has ended: an entry for a call that it withdrew may come any time.
         self._branches: dict[str, Branch] = {}
@@ -137,13 +138,14 @@ class RunLoop(DurableOnly):
         """Start the function, or what follows its end, and run it up to the first thing it has to wait for."""
         if (self.main is not None and not self.main.done()) or self._closed:
             raise RuntimeError(f"run {self.run_id} was begun already; make a new RunLoop to run it again")
-        outer = self._enter()
+        self.outer, self._outcome = _get_running_loop(), None
+        before = self._enter(self.outer)
         try:
             branch = self._branches.setdefault("", Branch(""))
             self.main = self._new_task(main(), branch, context=context)
             self._run_dry()
         finally:
-            self._leave(outer)
+            self._leave(before)
 
     def deliver(self, entry: Entry) -> None:
         """Let one entry of the history in, and run the function until it waits again.
@@ -153,13 +155,27 @@ class RunLoop(DurableOnly):
         """
         if self.main is None or self._closed:
             raise RuntimeError(f"run {self.run_id} is not in memory; begin a new RunLoop and deliver its history")
-        outer = self._enter()
+        before = self._enter(_get_running_loop())
         try:
             self.now_us = max(self.now_us, entry.at_us)  # I56: a run's time never goes back
             if self._apply(entry):
                 self._run_dry()
         finally:
-            self._leave(outer)
+            self._leave(before)
+
+    def answer(self, pending: Pending, value: Any, at_us: int) -> None:
+        """`deliver`, on the loop where it began, for what most entries are: the result of a request that waits."""
+        before = self._enter(self.outer)
+        try:
+            if at_us > self.now_us:  # I56
+                self.now_us = at_us
+            if self.main is not None and not self.main.done():
+                del self._pending[pending.address]
+                self._fresh.pop(pending.address, None)
+                pending.future.set_result(value)
+                self._run_dry()
+        finally:
+            self._leave(before)
 
     def new_requests(self) -> list[Pending]:
         """Hand over the requests made since the last call and not withdrawn, in order. Never call it in a replay."""
@@ -169,7 +185,7 @@ class RunLoop(DurableOnly):
 
     def withdrawn_requests(self) -> list[Pending]:
         """Hand over the requests that the driver took and the code has given up since: in-flight work may stop."""
-        withdrawn, self._withdrawn = self._withdrawn, ()
+        withdrawn, self.withdrawn = self.withdrawn, ()
         return list(withdrawn)
 
     def asked_for(self, address: str, *, timer: bool = False) -> bool:
@@ -201,9 +217,9 @@ class RunLoop(DurableOnly):
             error = self.main.exception()
         except asyncio.CancelledError as cancelled:
             error = cancelled
-        if error is not None:
-            return Outcome(None, translated(self.run_id, error))
-        return Outcome(self.main.result(), None)
+        value, told = (self.main.result(), None) if error is None else (None, translated(self.run_id, error))
+        self._outcome = Outcome(value, told)
+        return self._outcome
 
     def stuck(self) -> str | None:
         """Say where the function waits if nothing durable can ever wake it; None if it has ended or may be woken."""
@@ -226,20 +242,21 @@ class RunLoop(DurableOnly):
         """Take the run out of memory: its code is closed, and nothing that it does on the way out has an effect."""
         if self._closed:
             return
-        outer = None if self.over else self._enter()
+        before = None if self.over else self._enter(_get_running_loop())
         self._closed = True
         try:
             for held in (self._ready, self._pending, self._fresh):
                 held.clear()
-            self._abandoned, self._withdrawn, self.timers = (), (), RunTimers()
-            if outer is not None:
+            self._abandoned, self.withdrawn, self.timers = (), (), NO_TIMERS
+            if before is not None:
                 close_everything(self, self._tasks, self._generators)
         finally:
             self._tasks.clear()
-            if outer is not None:
-                self._leave(outer)
+            if before is not None:
+                self._leave(before)
             # The loop holds its tasks, and they hold the loop: without this only a collection would free them.
-            self._outcome = self.outcome() if self.done else None
+            if self.done:
+                self.outcome()
             self.main = self.on_fault = None
 
     # --- for code inside the run -------------------------------------------------------------------------------------
@@ -247,22 +264,29 @@ class RunLoop(DurableOnly):
     def request(self, kind: str, name: str, digest: str, payload: Any) -> RunFuture:
         """Ask for something durable at the next address of the current branch; the answer comes as an entry."""
         if self._closed:
-            return RunFuture(self, 0)  # never answered: whoever awaits it is being closed
+            return self._new_future(0)  # never answered: whoever awaits it is being closed
         task: Any = current_task(self)
         branch = task.branch if task.__class__ is RunTask else self._current_branch()
         if branch.collected and not branch.calls:
-            self._warn_of_abandoned_generator(name)
-        address = branch.next_call()
-        future = RequestFuture(self, self.next_mark(), address)
+            warn_of_abandoned_generator(self.run_id, name)
+        future = RequestFuture(loop=self)
+        branch.calls += 1
+        future.address = address = f"{branch.name}{CALL_MARK}{branch.calls}"
+        future.mark = self.next_mark()
         self._pending[address] = self._fresh[address] = Pending(address, kind, name, digest, payload, future)
         self._asked += 1
+        return future
+
+    def _new_future(self, mark: int) -> RunFuture:
+        future = RunFuture(loop=self)
+        future.mark = mark
         return future
 
     def withdraw(self, address: str) -> None:
         """Forget a request whose future was cancelled."""
         pending = self._pending.pop(address, None)
         if pending is not None and self._fresh.pop(address, None) is None:
-            self._withdrawn = extended(self._withdrawn, pending)
+            self.withdrawn = extended(self.withdrawn, pending)
 
     def branch(self) -> str:
         """Return the name of the current branch: "" in the main task, "~" in a done-callback."""
@@ -304,7 +328,7 @@ class RunLoop(DurableOnly):
         return self.now_us / MICROSECONDS
 
     def is_running(self) -> bool:
-        return _get_running_loop() is self
+        return self._thread == get_ident()
 
     def is_closed(self) -> bool:
         return self._closed
@@ -316,7 +340,7 @@ class RunLoop(DurableOnly):
                 f"asyncio.wait() for {type(odd).__name__.lstrip('_')}, whose place in a set differs in a replay,",
                 "wait for tasks that this function made with asyncio.create_task() or a TaskGroup",
             )
-        return RunFuture(self, self.next_mark())
+        return self._new_future(self.next_mark())
 
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None, **options: Any) -> RunTask:
         if self._closed:
@@ -340,11 +364,12 @@ class RunLoop(DurableOnly):
         handle = asyncio.Handle(callback, args, self, context)
         if self._closed:
             return handle
-        if _get_running_loop() is not self:
+        if self._thread != get_ident():
             raise self._woken_from_outside("woken")
-        if (stranger := made_by_hand(callback)) is not None:
-            stranger._log_destroy_pending = False
-            stranger.get_coro().close()  # it will never run, and Python need not complain of that as well
+        owner: Any = getattr(callback, "__self__", None)
+        if owner.__class__ is not RunTask and isinstance(owner, asyncio.Task):  # made by hand: it has no branch
+            owner._log_destroy_pending = False  # type: ignore[attr-defined]
+            owner.get_coro().close()  # it will never run, and Python need not complain of that as well
             raise self._task_made_by_hand()
         self._ready.append(handle)
         return handle
@@ -374,6 +399,8 @@ class RunLoop(DurableOnly):
         if self._closed:
             return RunTimer("", due_us, callback, args, self, context)
         timer = RunTimer(self._current_branch().next_timer(), due_us, callback, args, self, context)
+        if self.timers is NO_TIMERS:
+            self.timers = RunTimers()
         self.timers.add(timer)
         return timer
 
@@ -391,8 +418,8 @@ class RunLoop(DurableOnly):
 
     # --- turns -------------------------------------------------------------------------------------------------------
 
-    def _enter(self) -> Outside:
-        outer, task = _get_running_loop(), None
+    def _enter(self, outer: asyncio.AbstractEventLoop | None) -> Outside:
+        task = None
         if outer is not None:
             if isinstance(outer, RunLoop):
                 inside = "its own turn" if outer is self else f"a turn of run {outer.run_id}"
@@ -402,8 +429,9 @@ class RunLoop(DurableOnly):
         hooks = sys.get_asyncgen_hooks()
         if self._ready is _NOTHING_READY:
             self._ready = deque()
+        self._thread = get_ident()
         _set_running_loop(self)
-        sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=self._generator_abandoned)
+        sys.set_asyncgen_hooks(self._generator_begins, self._generator_abandoned)
         if (watchdog := self._watchdog) is not None:
             watchdog.turn_begins(self.run_id, _BOUNDARY)
         if self._abandoned:
@@ -419,6 +447,7 @@ class RunLoop(DurableOnly):
         if self._watchdog is not None:
             self._watchdog.turn_ends()
         sys.set_asyncgen_hooks(*hooks)
+        self._thread = 0
         _set_running_loop(outer)
         if outer is not None and task is not None:
             _enter_task(outer, task)
@@ -456,21 +485,15 @@ class RunLoop(DurableOnly):
             if timer is None:
                 return self._skip(entry)
             if entry.digest and entry.digest != str(timer.due_us):
-                raise timer_differs(
-                    self.run_id,
-                    entry,
-                    timer.due_us,
-                    self.line_of_branch(entry.address.rpartition(TIMER_MARK)[0]) or UNKNOWN_LINE,
-                )
+                line = self.line_of_branch(entry.address.rpartition(TIMER_MARK)[0])
+                raise timer_differs(self.run_id, entry, timer.due_us, line or UNKNOWN_LINE)
             # Clocks differ a little; to the code no timer is early.
             self.now_us = max(self.now_us, timer.due_us)
             self._ready.append(timer)
             return not self.done
         if kind not in (RESULT, ERROR):
-            raise ValueError(
-                f"run {self.run_id}: an entry of kind {kind!r} at {entry.address}; known are result, error, "
-                "timer and cancel"
-            )
+            known = "known are result, error, timer and cancel"
+            raise ValueError(f"run {self.run_id}: an entry of kind {kind!r} at {entry.address}; {known}")
         pending = self._pending.get(entry.address)
         if pending is None:
             return self._skip(entry)
@@ -525,23 +548,11 @@ class RunLoop(DurableOnly):
         closing: Any = generator.aclose()
         self._new_task(closing, branch)
 
-    def _warn_of_abandoned_generator(self, name: str) -> None:
-        if name in _warned_of:
-            return  # every replay comes by here again
-        _warned_of.add(name)
-        log.warning(
-            "run %s asks for %s while an abandoned async generator is closed, at a moment that may differ in a replay. "
-            "Fix: iterate over it inside `async with contextlib.aclosing(...)`",
-            self.run_id,
-            name,
-        )
-
     # --- errors and lines --------------------------------------------------------------------------------------------
 
     def not_durable(self, what: str, hint: str) -> NotDurable:
-        return NotDurable(
-            f"run {self.run_id} used {what} at {self._current_line()}, which can't be repeated", hint=hint
-        )
+        told = f"run {self.run_id} used {what} at {self._current_line()}, which can't be repeated"
+        return NotDurable(told, hint=hint)
 
     def _task_made_by_hand(self) -> NotDurable:
         return self.not_durable("a task that was not made by its own loop", "make tasks with asyncio.create_task()")
@@ -567,30 +578,19 @@ class RunLoop(DurableOnly):
     def line_of_task(self, task: RunTask) -> str:
         """Return the user's line at which a task waits, or else at which the task that made it does."""
         line = "" if task.done() else line_of_await(task.get_coro())
-        return line or self._line_of_parents(task.branch)
+        return line or line_of_parents(task.branch, self._branches, self._tasks)
 
     def line_of_branch(self, name: str) -> str:
         """Return the user's line at which a branch waits, or "" if it has ended."""
         task = self._tasks.get(name)
         return "" if task is None else self.line_of_task(task)
 
-    def _line_of_parents(self, branch: Branch) -> str:
-        name = branch.parent_name()
-        while name is not None:
-            parent = self._tasks.get(name)
-            if parent is not None and not parent.done():
-                line = line_of_await(parent.get_coro())
-                if line:
-                    return line
-            name = self._branches[name].parent_name()
-        return ""
-
     def _current_line(self) -> str:
         line = line_of_stack(sys._getframe(1), _BOUNDARY)
         if not line:
             task: Any = current_task(self)
             if task.__class__ is RunTask:
-                line = self._line_of_parents(task.branch)
+                line = line_of_parents(task.branch, self._branches, self._tasks)
         return line or UNKNOWN_LINE
 
 

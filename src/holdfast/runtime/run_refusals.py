@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import asyncio.tasks
 import inspect
+import logging
 from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -23,6 +24,11 @@ from holdfast.core.errors import UsageError
 from holdfast.runtime.run_calls import DurableCall
 from holdfast.runtime.run_lines import UNKNOWN_LINE, line_of_error
 from holdfast.runtime.run_task import RunFuture, RunTask
+
+log = logging.getLogger("holdfast.functions")
+
+# Requests that abandoned generators made, each told once a process.
+_warned_of: set[str] = set()
 
 
 class NotDurable(UsageError):
@@ -142,12 +148,6 @@ def spins(run_id: str, callbacks: int, line: str) -> NotDurable:
     )
 
 
-def made_by_hand(callback: Any) -> Any | None:
-    """Return the task whose step a callback is, if the run's loop did not make it: such a task has no branch."""
-    owner = getattr(callback, "__self__", None)
-    return owner if owner.__class__ is not RunTask and isinstance(owner, asyncio.Task) else None
-
-
 def waited_without_mark(caller: FrameType) -> Any | None:
     """Return what `asyncio.wait` was given that does not hash in order of creation, if it is asyncio.wait that calls.
 
@@ -158,6 +158,19 @@ def waited_without_mark(caller: FrameType) -> Any | None:
         return None
     waited: Iterable[Any] = caller.f_locals["fs"]
     return next((each for each in waited if not isinstance(each, RunFuture | RunTask)), None)
+
+
+def warn_of_abandoned_generator(run_id: str, name: str) -> None:
+    """Tell of a request that is made while an abandoned generator is closed: allowed, and seldom meant."""
+    if name in _warned_of:
+        return  # every replay comes by here again
+    _warned_of.add(name)
+    log.warning(
+        "run %s asks for %s while an abandoned async generator is closed, at a moment that may differ in a replay. "
+        "Fix: iterate over it inside `async with contextlib.aclosing(...)`",
+        run_id,
+        name,
+    )
 
 
 _FOREIGN: Final = (

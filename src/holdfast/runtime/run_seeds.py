@@ -8,12 +8,12 @@ import uuid
 from holdfast.core.ids import hashed
 from holdfast.runtime.run_task import Branch
 
-_MARK_BITS = 56  # a hash has 61 bits; the rest is room for counting up
+_MARK_DIGITS = 14  # of 4 bits: a hash has 61 bits; the rest is room for counting up
 
 
 def first_mark(run_id: str, purpose: str) -> int:
     """Return where the marks of a run start: far from those of other runs, the same in every process."""
-    return int(hashed("mark", purpose, run_id), 16) >> (256 - _MARK_BITS)
+    return int(hashed("mark", purpose, run_id)[:_MARK_DIGITS], 16)
 
 
 def generator_of(seed: str, branch: Branch) -> random.Random:

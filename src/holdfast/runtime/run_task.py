@@ -17,9 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from holdfast.runtime.run_lines import line_of_await
 
 if TYPE_CHECKING:
     from holdfast.runtime.run_loop import RunLoop
@@ -30,23 +34,16 @@ CALLBACKS: Final = "~"  # what a done-callback asks for: no task is current ther
 COLLECTED: Final = "gc-"
 
 
-class Branch:
+class Branch(msgspec.Struct, eq=False):
     """One task's place in the run, and how much it has asked for so far."""
 
-    __slots__ = ("calls", "children", "collected", "generator", "name", "timers", "uuids")
-
-    def __init__(self, name: str, *, collected: bool = False) -> None:
-        self.name = name
-        self.collected = collected
-        self.calls = 0
-        self.timers = 0
-        self.children = 0
-        self.uuids = 0
-        self.generator: random.Random | None = None
-
-    def next_call(self) -> str:
-        self.calls += 1
-        return f"{self.name}{CALL_MARK}{self.calls}"
+    name: str
+    collected: bool = False
+    calls: int = 0
+    timers: int = 0
+    children: int = 0
+    uuids: int = 0
+    generator: random.Random | None = None
 
     def next_timer(self) -> str:
         self.timers += 1
@@ -67,13 +64,14 @@ class Branch:
 
 
 class RunFuture(asyncio.Future[Any]):
-    """A future of the run, which hashes by the order of creation."""
+    """A future of the run, which hashes by the order of creation.
+
+    Its loop sets what is in the slots: with an `__init__` in Python it would cost three times as much to make.
+    """
 
     __slots__ = ("mark",)
 
-    def __init__(self, loop: RunLoop, mark: int) -> None:
-        self.mark = mark
-        super().__init__(loop=loop)
+    mark: int
 
     def __hash__(self) -> int:
         return self.mark
@@ -84,10 +82,7 @@ class RequestFuture(RunFuture):
 
     __slots__ = ("address",)
 
-    def __init__(self, loop: RunLoop, mark: int, address: str) -> None:
-        self.address = address
-        self.mark = mark
-        asyncio.Future.__init__(self, loop=loop)
+    address: str
 
     def cancel(self, msg: Any | None = None) -> bool:
         if not super().cancel(msg):
@@ -122,3 +117,16 @@ class RunTask(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self.mark
+
+
+def line_of_parents(branch: Branch, branches: Mapping[str, Branch], tasks: Mapping[str, RunTask]) -> str:
+    """Return the user's line at which the nearest task waits that led to this branch, or "" if none of them does."""
+    name = branch.parent_name()
+    while name is not None:
+        parent = tasks.get(name)
+        if parent is not None and not parent.done():
+            line = line_of_await(parent.get_coro())
+            if line:
+                return line
+        name = branches[name].parent_name()
+    return ""

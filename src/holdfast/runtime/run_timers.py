@@ -35,18 +35,14 @@ class RunTimer(asyncio.TimerHandle):
         self.due_us = due_us
 
 
-_NO_TIMERS: Final[dict[str, RunTimer]] = {}  # of all runs without one; never written to, nor is this
-_NO_HEAP: Final[list[tuple[int, int, RunTimer]]] = []
-
-
 class RunTimers:
     """Timers that neither fired nor were cancelled."""
 
     __slots__ = ("_by_address", "heap", "_made")
 
     def __init__(self) -> None:
-        self._by_address = _NO_TIMERS
-        self.heap = _NO_HEAP
+        self._by_address: dict[str, RunTimer] = {}
+        self.heap: list[tuple[int, int, RunTimer]] = []
         self._made = 0
 
     def __len__(self) -> int:
@@ -54,8 +50,6 @@ class RunTimers:
 
     def add(self, timer: RunTimer) -> None:
         self._made += 1  # of two with the same deadline the one made first is first
-        if self._by_address is _NO_TIMERS:
-            self._by_address, self.heap = {}, []
         self._by_address[timer.address] = timer
         heapq.heappush(self.heap, (timer.due_us, self._made, timer))
 
@@ -79,6 +73,9 @@ class RunTimers:
 
     def _waits(self, timer: RunTimer) -> bool:
         return self._by_address.get(timer.address) is timer
+
+
+NO_TIMERS: Final = RunTimers()  # of all runs without one; never written to
 
 
 def microseconds(seconds: float) -> int:
