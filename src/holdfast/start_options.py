@@ -99,7 +99,7 @@ def start_operation(
     if not isinstance(paused, bool):
         raise UsageError(f"paused is {paused!r}", hint="give True or False")
     _check_priority(priority)
-    return StartRun(
+    operation = StartRun(  # of what most starts have: Python makes a dict of more than 15 keywords, which is slow
         run=run,
         workflow=spec.workflow,
         model=spec.model,
@@ -114,11 +114,12 @@ def start_operation(
         tags=_checked_tags(tags),
         due=0 if at is None else microseconds(at),
         paused=paused,
-        if_exists=if_exists,
-        override=_override(spec),
-        nodes=spec.document,
         signature=spec.signature,
     )
+    if if_exists != "same" or spec.document or spec.override is not None:
+        override = _override(spec)
+        operation = msgspec.structs.replace(operation, if_exists=if_exists, nodes=spec.document, override=override)
+    return operation
 
 
 def _override(spec: StartSpec) -> PolicyOverride | None:

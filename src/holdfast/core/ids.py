@@ -44,7 +44,7 @@ def hashed(*parts: str) -> str:
 
 def parents_hash(ancestries: list[str]) -> str:
     """Names the very attempts of the parents that a node follows, in any order."""
-    return _hash_of_one(*ancestries) if len(ancestries) == 1 else hashed(*sorted(ancestries))
+    return _hash_of_one(ancestries[0]) if len(ancestries) == 1 else hashed(*sorted(ancestries))
 
 
 @lru_cache(_SHARED)

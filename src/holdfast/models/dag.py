@@ -263,7 +263,13 @@ class DagMachine:
         above = _ancestries(view, run, joins, parent) if joins else {parent.node: parent.ancestry or ""}
         started = 0
         for node, work in items:
-            started += self._count(view, run, node, work, above, handing)
+            if work is None and len(node.depends_on) == 1:  # the common case: ready as it is made
+                parents = parents_hash([above[parent.node]])
+                work = item_of(run, node, required=1, now=view.now, parents=parents)
+                view.insert(WORK, handing.lease(view, work))
+                started += 1
+            else:
+                started += self._count(view, run, node, work, above, handing)
         return started
 
     def _count(
@@ -277,11 +283,6 @@ class DagMachine:
     ) -> bool:
         """One parent more of `node` is satisfied; `above` names the attempts of all of them if this is the last."""
         known, began = work is not None, False
-        if work is None and len(node.depends_on) == 1:  # the common case: ready as it is made
-            parents = parents_hash([above[node.depends_on[0]]])
-            work = item_of(run, node, required=1, now=view.now, parents=parents)
-            view.insert(WORK, handing.lease(view, work))
-            return True
         if work is None:
             work = item_of(run, node, required=len(node.depends_on), now=view.now)
         elif work.completed >= work.required:

@@ -24,14 +24,14 @@ def item_of(run: Run, node: Node, *, required: int, now: int, parents: str | Non
     policy = node.policy
     timeout = policy.timeout_seconds
     due = first_due(run, now)
-    return Work(
-        run=run.id,
-        node=node.id,
-        attempt=1,
-        workflow=run.workflow,
-        kind=kind,
-        name=name,
-        status=BLOCKED if parents is None else READY,
+    return Work(  # by position, at first: Python makes a dict of more than 15 keywords, for as much as all of this
+        run.id,
+        node.id,
+        1,
+        run.workflow,
+        kind,
+        name,
+        BLOCKED if parents is None else READY,
         required=required,
         completed=0 if parents is None else required,
         queue=policy.queue or run.queue,
@@ -51,7 +51,7 @@ def first_due(run: Run, now: int) -> int:
 
     What comes first may not be what it was at the start: somebody skips it, a deploy or an import changes the graph.
     """
-    return max(run.due, now)
+    return run.due if run.due > now else now
 
 
 def redefined(work: Work, run: Run, node: Node, required: int) -> Work:

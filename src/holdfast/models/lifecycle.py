@@ -137,12 +137,11 @@ class Lifecycle:
             )
         if supersedes is not None:
             view.put(RUNS, replace(supersedes, superseded=True))
-        run = Run(
-            id=op.run,
-            workflow=op.workflow,
-            model=op.model,
-            key=op.key,
-            status=PAUSED if op.paused else PENDING,
+        run = Run(  # by position, at first: Python makes a dict of more than 15 keywords, for as much as all of this
+            op.run,
+            op.workflow,
+            op.model,
+            op.key,
             input=op.input,
             codec=op.codec,
             input_digest=op.input_digest,
@@ -153,10 +152,11 @@ class Lifecycle:
             priority=op.priority,
             tags=op.tags,
             due=op.due,
-            reason=STARTED_PAUSED if op.paused else None,
             created=view.now,
             updated=view.now,
         )
+        if op.paused:
+            run = replace(run, status=PAUSED, reason=STARTED_PAUSED)
         view.insert(RUNS, run)
         handing = Handing(op.offer, self.definitions)
         self.machines[op.model].start(view, run, op, handing, self.definitions)

@@ -127,29 +127,24 @@ class Machine(Protocol):
         """`work` has failed for good."""
 
 
-class Handing:
+class Handing(msgspec.Struct, eq=False):
     """Room that a worker of this process offers while one operation is decided."""
 
-    __slots__ = ("_definitions", "_offer", "_room", "handed", "logged")
-
-    def __init__(self, offer: Offer | None, definitions: Definitions | None = None) -> None:
-        self._offer = offer
-        self._definitions = definitions
-        self._room = offer.room if offer is not None else 0
-        self.handed: list[tuple[str, str, int]] = []
-        self.logged: tuple[LogLine, ...] = ()  # what a flow's code logs, once this is committed
+    offer: Offer | None
+    definitions: Definitions | None = None
+    handed: list[tuple[str, str, int]] = msgspec.field(default_factory=list)
+    logged: tuple[LogLine, ...] = ()  # what a flow's code logs, once this is committed
 
     def lease(self, view: View, work: Work) -> Work:
         """The item leased to the offering worker if it fits there, else as it was."""
-        offer = self._offer
-        if offer is None or self._room < 1 or work.gate != GATE_OPEN or work.queue not in offer.queues:
+        offer, handed, definitions = self.offer, self.handed, self.definitions
+        if offer is None or len(handed) >= offer.room or work.gate != GATE_OPEN or work.queue not in offer.queues:
             return work
         if view.find(_HOLDS) and is_held(view, work.workflow, work.queue):
             return work
-        if self._definitions is not None and not self._definitions.can_run(work):
+        if definitions is not None and not definitions.can_run(work):
             return work
-        self._room -= 1
-        self.handed.append((work.run, work.node, work.attempt))
+        handed.append((work.run, work.node, work.attempt))
         return replace(work, status=LEASED, token=work.token + 1, worker=offer.worker, started=view.now)
 
     def rows(self, view: View) -> tuple[Handed, ...]:

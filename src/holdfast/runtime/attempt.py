@@ -57,7 +57,7 @@ from holdfast.runtime.flow_work import SETTLED_BY_FLOWS, FlowWork
 from holdfast.runtime.folds import submit
 from holdfast.runtime.instance_work import InstanceWork
 from holdfast.runtime.interrupts import is_ctrl_c
-from holdfast.runtime.invocation import Invocation, Unrepeatable, invocation_of
+from holdfast.runtime.invocation import Invocation, Steps, Unrepeatable, invocation_of
 from holdfast.runtime.outcome import Meter, metered
 from holdfast.runtime.process_call import call_in_process
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
@@ -101,10 +101,6 @@ class Attempt(msgspec.Struct, eq=False):
     task: asyncio.Task[None] | None = None
     metered: bool = True  # False: nobody will read what it used and returned, so it is not looked at
 
-    @property
-    def key(self) -> tuple[str, str, int]:
-        return (self.work.run, self.work.node, self.work.attempt)
-
 
 class AttemptRunner:
     """Runs attempts for a worker."""
@@ -141,7 +137,9 @@ class AttemptRunner:
         self._metrics = metrics
         self._levels = levels
         self._codecs = codecs
+        self._shows_values = codecs.default.tag in DEFAULT_CODECS  # no repr in the clear beside an encrypted result
         self._payload_limit_bytes = payload_limit_bytes
+        self._steps = Steps(definitions, codecs)
         self._flows = FlowWork(
             store=store, coordinator=coordinator, definitions=definitions, codecs=codecs, limit=payload_limit_bytes
         )
@@ -176,17 +174,7 @@ class AttemptRunner:
             settling = self._flows if attempt.run.model != GRAPH else self._graphs
             return await settling.settle(work, attempt.run, offer)
         try:
-            if attempt.run.model == GRAPH:
-                invocation = await self._graphs.invocation_of(attempt)
-            else:
-                graph = None
-                if attempt.run.model != FLOW:  # whose calls are whole in their items
-                    graph = self._definitions.at_hand(attempt.run)
-                    if graph is None:
-                        graph = await self._definitions.load(self._store, attempt.run)
-                invocation = invocation_of(
-                    self._definitions, work, attempt.run, graph, self._payload_limit_bytes, self._codecs
-                )
+            invocation = self._steps.invocation_of(work, attempt.run) or await self._invocation_of(attempt)
         except StoreError:
             raise
         except Exception as error:
@@ -220,7 +208,7 @@ class AttemptRunner:
         if failpoints.armed:
             await failpoints.reach("action.after")
         try:
-            if self._definitions.has_news:  # I31: a class that was defined again while this ran decides what follows
+            if self._definitions.has_news():  # I31: a class that was defined again while this ran decides what follows
                 await self._tell_what_is_new()
             settled: Settled = await self._coordinator.submit(operation)
             return settled
@@ -233,6 +221,14 @@ class AttemptRunner:
                 return await self._submit(self._failed(attempt, invocation, error, started))
             # The outcome itself was refused, and would be again: a dead letter, not one execution after another (G3).
             return await self._submit(_kill(work, error))
+
+    async def _invocation_of(self, attempt: Attempt) -> Invocation:
+        run, graph = attempt.run, None
+        if run.model == GRAPH:
+            return await self._graphs.invocation_of(attempt)
+        if run.model != FLOW:  # whose calls are whole in their items
+            graph = self._definitions.at_hand(run) or await self._definitions.load(self._store, run)
+        return invocation_of(self._definitions, attempt.work, run, graph, self._payload_limit_bytes, self._codecs)
 
     async def call_once(self, attempt: Attempt, invocation: Invocation) -> bytes:
         """Carry out a call that a function made in this process; its encoded result, or whatever it raised."""
@@ -345,8 +341,7 @@ class AttemptRunner:
             if of_graph:
                 self._levels.change(t.GRAPH_NODES_RUNNING, -1)
             self._metrics.observe(t.ACTION_SECONDS, self._clock.monotonic() - began)
-        # No repr in the clear beside a result that is encrypted; and what a graph's node returned is stored as it is.
-        if attempt.metered and not of_graph and self._codecs.default.tag in DEFAULT_CODECS:
+        if attempt.metered and not of_graph and self._shows_values:  # what a graph's node returned is stored as it is
             meter.saw(value)
         return invocation.encoded(value)
 

@@ -12,6 +12,7 @@ from holdfast.authoring.context import Context, NodeInfo
 from holdfast.core.ids import idempotency_key
 
 if TYPE_CHECKING:
+    from holdfast.authoring.dags import Dag
     from holdfast.core.rows import Run
     from holdfast.runtime.attempt import Attempt
     from holdfast.runtime.invocation import Invocation
@@ -33,13 +34,21 @@ class AttemptContext(Context):
         self._invocation = invocation
         self._beat = beat
         self._tx = tx
-        self._function = self._logger = self._inner = None
-        self._on_note = attempt.notes.append
+        self._logger = self._inner = None
         self.worker = worker
-        self.workflow = invocation.instance
+
+    _function = None  # it is no workflow's own code
 
     @property
-    def run_id(self) -> str:  # type: ignore[override]  # read-only here
+    def workflow(self) -> Dag | None:  # type: ignore[override]  # read-only here
+        return self._invocation.instance
+
+    @property
+    def _on_note(self) -> Callable[[str], None]:  # type: ignore[override]
+        return self._attempt.notes.append
+
+    @property
+    def run_id(self) -> str:  # type: ignore[override]
         return self._attempt.work.run
 
     @property

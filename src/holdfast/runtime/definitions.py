@@ -160,7 +160,6 @@ class RegistryDefinitions:
             if isinstance(found, type) and issubclass(found, Dag)
         ]
 
-    @property
     def has_news(self) -> bool:
         """Whether something was defined here that the store has not been told of."""
         return self._versions_seen != self.registry.version
@@ -168,7 +167,7 @@ class RegistryDefinitions:
     async def see_code(self, store: Store, *, serve: bool = False) -> None:
         """Tell the store which code is deployed here, whether to serve it, and learn since when it is."""
         registered = self.registry.version
-        if not self.has_news and not serve:
+        if not self.has_news() and not serve:
             return  # every start comes by here
         versions = [*self.versions(), *self._flow_versions()]
         if any(version not in self._seen or (serve and not self._seen[version].served) for version in versions):

@@ -90,8 +90,6 @@ class GraphWork:
             return code.seal(encode_outcome(code.outcome(name, returned, state)))
 
         return Invocation(
-            work=work,
-            run=run,
             name=name,
             instance=None,
             call=call,

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.authoring.actions import Action
 from holdfast.authoring.context import current
 from holdfast.authoring.dags import Dag, NodeCall, callable_of, job_call
-from holdfast.core.codec import Codecs, encode_stored_result
+from holdfast.core.codec import JSON, Codecs, encode_stored_result
 from holdfast.core.codec_label import labelled
 from holdfast.core.errors import MissingJob, PayloadRefused, PayloadTooLarge
 from holdfast.core.graph import Graph, Node
@@ -47,13 +48,11 @@ def stored(encode: Callable[..., bytes], *returned: Any) -> bytes:
 class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One attempt of a node: what to call, where, under which policy, and how to store what it returns."""
 
-    work: Work
-    run: Run
     name: str
     instance: Dag | None
     call: Callable[[], Any]
     arguments: tuple[bytes, str]  # the encoded call and its codec, for a process that calls it elsewhere
-    encode: Callable[[Any], bytes]
+    encode: Callable[[Any], bytes] | None  # None: DAG nodes speak through side effects
     retry: Retry
     is_async: bool
     transactional: bool
@@ -66,7 +65,64 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     own_key: str | None = None  # the idempotency key, where the code says it
 
     def encoded(self, returned: Any) -> bytes:
-        return stored(self.encode, returned)
+        return NO_RESULT if self.encode is None else stored(self.encode, returned)
+
+
+class _Step(msgspec.Struct, frozen=True, eq=False):
+    """What is the same in all attempts of a step."""
+
+    dag: type[Dag]
+    fn: Callable[[Any], Any]
+    plan: Invocation  # without an instance to call it on
+
+
+class Steps:
+    """The plain steps of the classes of this process: looked up once, and again when anything is defined anew (I31)."""
+
+    def __init__(self, definitions: RegistryDefinitions, codecs: Codecs) -> None:
+        self._definitions = definitions
+        self._codecs = codecs
+        self._known: dict[tuple[str, str], _Step | None] = {}
+        self._version = -1  # of the registry, when these were looked up
+
+    def invocation_of(self, work: Work, run: Run) -> Invocation | None:
+        """One attempt of such a step; None for everything else, which `invocation_of` looks up."""
+        if self._version != self._definitions.registry.version:
+            self._known.clear()
+            self._version = self._definitions.registry.version
+        if run.model != "dag" or run.definition is not None:
+            return None
+        try:
+            step = self._known[run.workflow, work.node]
+        except KeyError:
+            step = self._look_up(run.workflow, work.node)
+        if step is None:
+            return None
+        instance = step.dag.decode_fields(run.input, run.codec, self._codecs)
+        return replace(step.plan, instance=instance, call=partial(step.fn, instance))
+
+    def _look_up(self, workflow: str, node_id: str) -> _Step | None:
+        step, found, graph = None, self._definitions.thing(workflow), self._definitions.of_code(workflow)
+        if graph is None or node_id not in graph.by_id:
+            return None
+        node = graph.by_id[node_id]
+        if isinstance(found, type) and issubclass(found, Dag) and node.method and found.__dag__.is_plain(node.method):
+            method = found.__dag__.methods[node.method]
+            plan = Invocation(
+                name=node.name,
+                instance=None,
+                call=partial(method.fn, None),
+                arguments=(b"", JSON.tag),
+                encode=None,
+                retry=node.policy.retry,
+                is_async=method.is_async,
+                transactional=method.transactional,
+                isolation=None,
+                action=None,
+            )
+            step = _Step(found, method.fn, plan)
+        self._known[workflow, node_id] = step
+        return step
 
 
 def invocation_of(
@@ -98,13 +154,11 @@ def invocation_of(
         raise MissingJob(f"workflow {work.workflow} is not registered here", hint="import its module in this worker")
     action = None if node.job is None else definitions.registry.action(node.job)
     return Invocation(
-        work=work,
-        run=run,
         name=node.name,
         instance=instance,
         call=ready.call,
         arguments=(node.args or b"", work.codec),
-        encode=discard,  # DAG nodes speak through side effects
+        encode=None,
         retry=_retry(node, ready) if run.definition is not None else node.policy.retry,
         is_async=ready.is_async,
         transactional=ready.transactional,
@@ -119,8 +173,6 @@ def invocation_of(
 def _of_action(action: Action[..., Any], work: Work, run: Run, limit: int, codecs: Codecs) -> Invocation:
     args, kwargs = action.call.decode_call(run.input, run.codec, codecs=codecs)
     return Invocation(
-        work=work,
-        run=run,
         name=work.node,
         instance=None,
         call=lambda: action.fn(*args, **kwargs),
@@ -138,8 +190,6 @@ def invocation_of_call(action: Action[..., Any], work: Work, run: Run, limit: in
     """A call that a function made."""
     args, kwargs = action.call.decode_call(work.payload or b"", work.codec, codecs=codecs)
     return Invocation(
-        work=work,
-        run=run,
         name=action.name,
         instance=None,
         call=lambda: action.fn(*args, **kwargs),
@@ -172,8 +222,6 @@ def _of_effect(code: BoundDecider, work: Work, run: Run) -> Invocation:
         return b"" if follows is None else labelled(*follows)
 
     return Invocation(
-        work=work,
-        run=run,
         name=f"{kind} ({work.node})",
         instance=None,
         call=lambda: code.definition.decider.handle(effect, EffectContext.of(current(), key)),
@@ -185,10 +233,6 @@ def _of_effect(code: BoundDecider, work: Work, run: Run) -> Invocation:
         isolation=None,
         action=None,
     )
-
-
-def discard(value: Any) -> bytes:
-    return NO_RESULT
 
 
 def _given_retry(work: Work, policy: Retry) -> Retry:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core import quoting
 from holdfast.core.codec import DEFAULT_CODECS, MAX_INT, Codecs
 from holdfast.core.ids import idempotency_key
-from holdfast.runtime.invocation import Invocation, discard
+from holdfast.runtime.invocation import NO_RESULT, Invocation
 from holdfast.runtime.processes import ProcessSlots, instance_told
 
 if TYPE_CHECKING:
@@ -59,6 +59,6 @@ async def call_in_process(
         on_note=attempt.notes.append,
         on_used=used,
     )
-    if invocation.encode is discard:
-        return discard(None)
+    if invocation.encode is None:
+        return NO_RESULT
     return result if same else invocation.encoded(action.call.decode_result(result))

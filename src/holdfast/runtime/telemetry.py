@@ -111,8 +111,8 @@ class Levels:
 
     def change(self, name: str, by: int) -> None:
         """Raise a gauge, or lower it with a negative number."""
-        self._values[name] += by
-        self._gauge(name, self._values[name])
+        self._values[name] = value = self._values[name] + by
+        self._gauge(name, value)
 
 
 MOST_UNSORTED = 512

@@ -398,13 +398,13 @@ class Worker:
     # -- running
 
     def _launch(self, handed: Handed) -> None:
-        key = (attempt := Attempt(handed.work, handed.run)).key
+        key = ((work := handed.work).run, work.node, work.attempt)
         if (running := self._running.get(key)) is not None:
-            if running.work.token < handed.work.token:  # parked, woken and claimed again while its task is just ending
+            if running.work.token < work.token:  # parked, woken and claimed again while its task is just ending
                 self._next[key] = handed
             return
-        self._running[key] = attempt
-        attempt.task = asyncio.get_running_loop().create_task(self._run_chain(attempt))
+        attempt = self._running[key] = Attempt(work, handed.run)
+        attempt.task = asyncio.get_running_loop().create_task(self._run_chain(attempt, key))
         attempt.task.add_done_callback(lambda _: self._end_chain(attempt, key))
 
     def _leave(self, attempt: Attempt, key: Item) -> bool:
@@ -422,11 +422,10 @@ class Worker:
             self._wake.set()
         self._let_in()
 
-    async def _run_chain(self, attempt: Attempt) -> None:
+    async def _run_chain(self, attempt: Attempt, key: Item) -> None:
         """Run an item, and whatever the commit that settled it handed over to us."""
-        streak, following_key = 0, attempt.key
         following: Attempt | None = attempt
-        room = Room(self)
+        streak, following_key, room = 0, key, Room(self)
         while following is not None:
             attempt, key, following = following, following_key, None
             try:
@@ -448,7 +447,8 @@ class Worker:
                 log.exception("%s was not settled", named(attempt.work), extra=log_keys(attempt.work))
                 settled = await bury(self._coordinator, attempt.work, error)
             finally:
-                room.give_back()
+                if room.taken:
+                    room.give_back()
                 left = self._leave(attempt, key)
             if settled is None:
                 break
@@ -463,12 +463,12 @@ class Worker:
                 if failpoints.armed:
                     await failpoints.reach("handover.received")
                 self._metrics.count(t.HANDED_OVER)
-                if self._own.adopted(handed.work):
+                if self._own.adopted(work := handed.work):
                     continue
-                received = Attempt(handed.work, handed.run, task=attempt.task)
-                following_key = received.key if following is None else following_key
-                if following is None and following_key not in self._running:  # else taken for an orphan meanwhile
-                    self._running[following_key] = following = received
+                item = (work.run, work.node, work.attempt)
+                if following is None and item not in self._running:  # else taken for an orphan meanwhile
+                    self._running[item] = following = Attempt(work, handed.run, task=attempt.task)
+                    following_key = item
                 else:
                     self._launch(handed)
 
