@@ -1,39 +1,49 @@
-"""Arrays as PostgreSQL writes them: one text for a column of a batch, which the server takes apart.
+"""The columns of a batch, each as one value that the server takes apart.
 
 The driver asks each element of an array whether it is an array itself, which takes longer than all the rest of sending
-it: a tenth of a step's processor time in a crowd. One text it passes on as it is. JSON is nearly what the server reads
-(`{1,null,"a"}` for `[1,null,"a"]`), and msgspec writes it faster than anything else here. Bytes stay arrays of the
-driver's: as text they would have twice their length.
+it: a tenth of a step's processor time in a crowd. A text it passes on as it is, and bytes too. JSON is nearly how the
+server writes arrays (`{1,null,"a"}` for `[1,null,"a"]`), and msgspec writes it faster than anything else here. Bytes
+are put together into one long value, with the places and sizes of its parts: as text they would be twice as long.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 
-_PARAMETER = re.compile(r"\$\?::(\w+)\[\]")
+from holdfast.store.statements import statements
+
+_ARRAY = re.compile(r"\$\?::(\w+)\[\]")
 _BYTES = "bytea"
 
 
 def array_types(sql: str) -> tuple[str, ...]:
     """The types of the arrays that a part of a statement takes, in their order."""
-    return tuple(_PARAMETER.findall(sql))
+    return tuple(_ARRAY.findall(sql))
 
 
-def of_texts(sql: str) -> str:
-    """The part of a statement, with its arrays read from what `array` makes of them."""
-    return _PARAMETER.sub(lambda found: found[0] if found[1] == _BYTES else f"$?::text::{found[1]}[]", sql)
+def taking_arguments(sql: str) -> str:
+    """The part of a statement, with its arrays made from what `array_arguments` says."""
+    of_bytes = statements("postgres")["array_of_bytes"]
+    return _ARRAY.sub(lambda found: of_bytes if found[1] == _BYTES else f"$?::text::{found[1]}[]", sql)
 
 
-def array(kind: str, column: Sequence[Any]) -> str | Sequence[Any] | None:
-    """The argument for a column. None if there is nothing in it: `unnest` fills short arrays up with NULL."""
+def array_arguments(kind: str, column: Sequence[Any]) -> Sequence[Any]:
+    """What to send for a column of this type. Nothing, if nothing is in it: `unnest` fills up with NULL."""
     if column[0] is None and column.count(None) == len(column):
-        return None
+        return (None,) * (3 if kind == _BYTES else 1)
     if kind == _BYTES:
-        return column
+        sizes = [None if value is None else len(value) for value in column]
+        places = list(accumulate([size or 0 for size in sizes[:-1]], initial=1))
+        return b"".join(filter(None, column)), _text(places), _text(sizes)
+    return (_text(column),)
+
+
+def _text(column: Sequence[Any]) -> str:
     written = _encode(column)
     if b"\\" in written:
         # JSON has escapes that an array does not know: `\n` would be an n there.

@@ -34,7 +34,7 @@ from holdfast.core.rows import (
     Table,
 )
 from holdfast.core.view import Changes
-from holdfast.store.postgres_arrays import array, array_types, of_texts
+from holdfast.store.postgres_arrays import array_arguments, array_types, taking_arguments
 from holdfast.store.shapes import (
     RUN_SHAPES,
     WORK_SHAPES,
@@ -233,7 +233,8 @@ def _only_row(columns: Columns) -> list[Any]:
 
 
 def _arrays(part: str, columns: Columns) -> list[Any]:
-    return [array(kind, column) for kind, column in zip(_types(part), columns, strict=True)]
+    typed = zip(_types(part), columns, strict=True)
+    return [argument for kind, column in typed for argument in array_arguments(kind, column)]
 
 
 @cache
@@ -244,14 +245,14 @@ def _types(part: str) -> tuple[str, ...]:
 @cache
 def _assembled(parts: tuple[tuple[str, bool], ...], end: str) -> str:
     sql = statements("postgres")
-    texts = [_of_values(sql[part]) if single else of_texts(sql.get(part, part)) for part, single in parts]
+    texts = [_of_values(sql[part]) if single else taking_arguments(sql.get(part, part)) for part, single in parts]
     return _numbered("WITH " + ",\n".join(texts) + "\n" + sql[end])
 
 
 @cache
 def _complete(name: str, single: bool) -> str:
     body = statements("postgres")[name]
-    return _numbered(_of_values(body) if single else of_texts(body))
+    return _numbered(_of_values(body) if single else taking_arguments(body))
 
 
 def _of_values(body: str) -> str:

@@ -55,12 +55,15 @@ async def test_k1_texts_and_numbers_of_a_batch_come_back_as_they_were(site: Site
 
 
 async def test_k1_columns_that_are_empty_in_some_rows_or_in_all_stay_so(site: Site) -> None:
-    """An update takes away what was there, of one row of a batch or of every one."""
-    runs = [a_run(f"r{number}", reason="why", result=b"1", started=3) for number in range(3)]
-    some = [replace(run, version=2, reason=None if run.id != "r1" else "why", result=None) for run in runs]
-    none = [replace(run, version=3, reason=None, started=None, finished=5 if run.id == "r2" else None) for run in some]
+    """An update takes away what was there, of one row of a batch or of every one; and no bytes are not NULL."""
+    first = {"r0": b"1", "r1": b"", "r2": b"\x00\xff\\x41", "r3": None, "r4": b"x" * 100_000, "r5": b'"\\n"'}
+    runs = [a_run(run, reason="why", result=result, started=3) for run, result in first.items()]
+    then = {"r0": None, "r1": b"\xff", "r2": None, "r3": b"", "r4": b"22", "r5": None}
+    some = [replace(run, version=2, reason="why" if run.id == "r1" else None, result=then[run.id]) for run in runs]
+    none = [replace(run, version=3, reason=None, result=None, started=None, finished=None) for run in some]
     async with site.opened() as store:
         await put(store, *runs)
+        assert (await every_row(store))["runs"] == runs
         for before, after in ((runs, some), (some, none)):
             async with store.transaction() as tx:
                 await tx.write(change(update=tuple(zip(before, after, strict=True))))
