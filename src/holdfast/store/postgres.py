@@ -276,10 +276,9 @@ class PostgresStore:
         runs: dict[str, Run] = {}
         works: list[Work] = []
         for row in rows:
-            values = tuple(row.values())
-            works.append(work := Work(*values[:_WORK_WIDTH]))
-            if values[_WORK_WIDTH] is not None:  # the first item of its run
-                runs[work.run] = begun(Run(*values[_WORK_WIDTH:]), work)
+            works.append(work := Work(*row[:_WORK_WIDTH]))
+            if row[_WORK_WIDTH] is not None:  # the first item of its run
+                runs[work.run] = begun(Run(*row[_WORK_WIDTH:]), work)
         handed = [Handed(work, runs[work.run]) for work in works]
         handed.sort(key=lambda item: (-item.work.priority, item.work.due))
         return handed

@@ -9,9 +9,9 @@ step has shapes of its own. What concerns one run and one of its items is not jo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from msgspec.structs import astuple
@@ -34,6 +34,7 @@ from holdfast.core.rows import (
     Table,
 )
 from holdfast.core.view import Changes
+from holdfast.store.postgres_arrays import array_arguments, array_types, taking_arguments
 from holdfast.store.shapes import (
     RUN_SHAPES,
     WORK_SHAPES,
@@ -45,29 +46,13 @@ from holdfast.store.shapes import (
 )
 from holdfast.store.statements import statements
 
-_KEY, _LONE_KEY = attrgetter("run", "node", "attempt", "token"), attrgetter("node", "attempt", "token")
-_fresh = attrgetter(
-    *(
-        "run",
-        "node",
-        "workflow",
-        "name",
-        "status",
-        "required",
-        "completed",
-        "token",
-        "queue",
-        "priority",
-        "gate",
-        "due",
-    ),
-    *("worker", "parents", "ancestry", "created", "started"),
+_LONE_KEY = attrgetter("node", "attempt", "token")
+# What an ordinary node's first attempt has in common with all others.
+_NOTHING_SPECIAL = {"attempt": 1, "kind": "node", "codec": "json", "failures": 0, "losses": 0} | dict.fromkeys(
+    ("timeout", "policy", "payload", "result", "error", "outcome", "finished")
 )
-_special = attrgetter(
-    *("attempt", "kind", "codec", "failures", "losses"),
-    *("timeout", "policy", "payload", "result", "error", "outcome", "finished"),
-)
-_NOTHING_SPECIAL = (1, "node", "json", 0, 0, None, None, None, None, None, None, None)
+_SPECIAL_PLACES = [(WORK.columns.index(name), value) for name, value in _NOTHING_SPECIAL.items()]
+_fresh = itemgetter(*(place for place, name in enumerate(WORK.columns) if name not in _NOTHING_SPECIAL))
 
 _INSERTS: dict[Table[Any], str] = {
     RUNS: "flush_runs_insert",
@@ -94,7 +79,7 @@ _DELETES: dict[Table[Any], str] = {
     INPUTS: "SELECT 1 FROM fi",
 }
 
-Rows = list[tuple[Any, ...]]
+Columns = Sequence[tuple[Any, ...]]
 
 
 def deletes_fit(changes: Changes) -> bool:
@@ -159,17 +144,20 @@ def _guard_many(
     run_part, work_part = "flush_no_runs", "flush_no_work"
     if runs:
         run_part = f"flush_runs_{(shape := run_shape(runs))}"
-        statement.add_rows(run_part, [(new.id, old.version, *RUN_SHAPES[shape](new)) for old, new in runs])
+        statement.add_columns(run_part, _columns((new.id, old.version, *RUN_SHAPES[shape](new)) for old, new in runs))
     else:
         statement.add(run_part)
     if work:
         work_part = f"flush_work_{(shape := work_shape(work))}"
-        statement.add_rows(work_part, [_KEY(old) + WORK_SHAPES[shape](new) for old, new in work])
+        statement.add_columns(
+            work_part,
+            _columns((old.run, old.node, old.attempt, old.token, *WORK_SHAPES[shape](new)) for old, new in work),
+        )
     else:
         statement.add(work_part)
     for table in _DELETES:
         if rows := deleted.get(table):
-            statement.add_rows(f"flush_{table.name}_found", [table.key(row) for row in rows])
+            statement.add_columns(f"flush_{table.name}_found", _columns(map(table.key, rows)))
     counts = [len(runs), len(work), presumes_no_holds]
     if deleted:
         # The one part that is not among the named ones: it differs with the tables.
@@ -197,11 +185,11 @@ class _Statement:
         self.parts.append((part, False))
         self.args += args
 
-    def add_rows(self, part: str, rows: Rows) -> None:
+    def add_columns(self, part: str, columns: Columns) -> None:
         """One row alone goes through VALUES, which costs the server a third of what an unnest of many arrays does."""
-        single = self._single and len(rows) == 1
+        single = self._single and len(columns[0]) == 1
         self.parts.append((part, single))
-        self.args += rows[0] if single else zip(*rows, strict=True)
+        self.args += _only_row(columns) if single else _arrays(part, columns)
 
 
 def _is_single(changes: Changes, deleted: dict[Table[Any], list[Any]]) -> bool:
@@ -211,40 +199,60 @@ def _is_single(changes: Changes, deleted: dict[Table[Any], list[Any]]) -> bool:
 
 
 def _insert(statement: _Statement, table: Table[Any], part: str, rows: list[Any]) -> None:
-    if table is WORK and all(_special(row) == _NOTHING_SPECIAL for row in rows):
-        statement.add_rows("flush_work_fresh", [_fresh(row) for row in rows])
+    columns = _columns(map(astuple, rows))
+    if table is WORK and _are_fresh(columns):
+        statement.add_columns("flush_work_fresh", _fresh(columns))
     elif table is STREAM:
-        statement.add_rows(part, _facts(rows))
+        statement.add_columns(part, columns[:-1])  # without the position, which the server gives
     else:
-        statement.add_rows(part, [astuple(row) for row in rows])
+        statement.add_columns(part, columns)
 
 
-def _facts(rows: list[Any]) -> Rows:
-    return [astuple(row)[:-1] for row in rows]  # without the position, which the server gives
+def _are_fresh(columns: Columns) -> bool:
+    count = len(columns[0])
+    return all([columns[place] == (value,) * count for place, value in _SPECIAL_PLACES])
 
 
 def _first_input(inserts: Mapping[Table[Any], list[Any]]) -> tuple[str, list[Any]] | None:
     """The statement of the input that one instance of a decider begins with."""
     if len(inserts) != 2 or STREAM not in inserts or len(inserts.get(RUNS, ())) != 1:
         return None
-    facts = _facts(inserts[STREAM])
-    single = len(facts) == 1
+    facts = _columns(map(astuple, inserts[STREAM]))[:-1]
+    single = len(facts[0]) == 1
     of_run = list(astuple(inserts[RUNS][0]))
-    of_run += facts[0] if single else zip(*facts, strict=True)
+    of_run += _only_row(facts) if single else _arrays("lone_first_input", facts)
     return _complete("lone_first_input", single), of_run
+
+
+def _columns(rows: Iterable[tuple[Any, ...]]) -> Columns:
+    return list(zip(*rows, strict=True))
+
+
+def _only_row(columns: Columns) -> list[Any]:
+    return [column[0] for column in columns]
+
+
+def _arrays(part: str, columns: Columns) -> list[Any]:
+    typed = zip(_types(part), columns, strict=True)
+    return [argument for kind, column in typed for argument in array_arguments(kind, column)]
+
+
+@cache
+def _types(part: str) -> tuple[str, ...]:
+    return array_types(statements("postgres")[part])
 
 
 @cache
 def _assembled(parts: tuple[tuple[str, bool], ...], end: str) -> str:
     sql = statements("postgres")
-    texts = [_of_values(sql[part]) if single else sql.get(part, part) for part, single in parts]
+    texts = [_of_values(sql[part]) if single else taking_arguments(sql.get(part, part)) for part, single in parts]
     return _numbered("WITH " + ",\n".join(texts) + "\n" + sql[end])
 
 
 @cache
 def _complete(name: str, single: bool) -> str:
     body = statements("postgres")[name]
-    return _numbered(_of_values(body) if single else body)
+    return _numbered(_of_values(body) if single else taking_arguments(body))
 
 
 def _of_values(body: str) -> str:

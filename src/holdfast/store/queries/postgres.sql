@@ -1,6 +1,10 @@
 -- Statements for PostgreSQL. One name, one statement; the index that serves it is named where it matters.
 -- The parts named flush_* are put together into one guarded statement, each only when it has rows;
--- `$?` is numbered then. Every array is sorted by key, so that two flushes never deadlock (K2).
+-- `$?` is numbered then. Every array is sorted by key, so that two flushes never deadlock (K2). Arrays are sent as texts.
+
+-- name: array_of_bytes
+-- Takes the place of `$?::bytea[]`: one long value, and where its parts begin and how long they are.
+ARRAY(SELECT substring($?::bytea, p.place, p.size) FROM unnest($?::text::int[], $?::text::int[]) p(place, size))
 
 -- name: flush_runs_step
 -- What changes on a run with an ordinary step. `l` locks the runs in order, where the version is still the one seen.
