@@ -124,7 +124,7 @@ class Walk(msgspec.Struct):
         if name in self._graph.maybe_unbound:
             return UNBOUND
         raise RunError(
-            f"flow {self._graph.name} needs {name!r} at line {self._at.line}, and the inbox of {self._completed} has none",
+            f"flow {self._graph.name} needs {name!r} at line {self._at.line}, and the inbox of {self._start} has none",
             hint="a row is missing: compare the run's rows with `holdfast explain RUN`",
         )
 
@@ -354,7 +354,10 @@ class Walk(msgspec.Struct):
             for edge in self._graph.written_by(fresh.source.id, name):
                 prefix = fresh.passes[: edge.depth]
                 # A pass that the walk has left behind needs nothing any more.
-                if fresh.source.loops[: edge.depth] != stopped.loops[: edge.depth] or prefix != self._passes[: edge.depth]:
+                if (
+                    fresh.source.loops[: edge.depth] != stopped.loops[: edge.depth]
+                    or prefix != self._passes[: edge.depth]
+                ):
                     continue
                 target = address_text(edge.target, prefix)
                 if name not in self._graph.sequences:
