@@ -400,15 +400,15 @@ def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | No
     required = 1 if each.required_count is None else each.required_count
     is_ready = each.increment >= required
     return Work(
-        run=run.id,
-        node=each.node_id,
-        attempt=1,
-        workflow=run.workflow,
-        kind=KINDS[each.category],
-        name=call.name,
-        status=READY if is_ready else BLOCKED,
-        required=required,
-        completed=each.increment,
+        run.id,
+        each.node_id,
+        1,
+        run.workflow,
+        KINDS[each.category],
+        call.name,
+        READY if is_ready else BLOCKED,
+        required,
+        each.increment,  # by name from here on: with more of them Python would make a dict for the call
         queue=call.queue or run.queue,
         priority=run.priority,
         gate=gate_for(run, due, now) if is_ready else GATE_OPEN,
