@@ -12,8 +12,7 @@ from holdfast.authoring.durations import instant
 from holdfast.authoring.flows import Flow, FlowEnvironment
 from holdfast.authoring.registry import Registry
 from holdfast.core.codec import CallCodec, Codecs, decode_stored_result, encode_stored_result
-from holdfast.core.codec_formats import JSON
-from holdfast.core.codec_label import labelled, unlabelled
+from holdfast.core.codec_label import is_labelled, labelled, unlabelled
 from holdfast.core.errors import MissingJob, PayloadTooLarge
 from holdfast.core.flow_graph import CallOptions, FlowGraph
 from holdfast.core.flow_values import decode_value, encode_value, unpack
@@ -37,6 +36,15 @@ class UnreadableFlow:
         )
 
 
+class _Callee(msgspec.Struct, frozen=True):
+    """What the flow calls, as this process knows it: of a workflow neither queue nor time are asked for."""
+
+    codec: CallCodec
+    is_action: bool
+    timeout_seconds: float | None
+    queue: str | None
+
+
 class BoundFlow:
     """Implements `models.flow_code.FlowCode`. The graph may be an older one than the code has now."""
 
@@ -49,23 +57,22 @@ class BoundFlow:
         self._registry = registry
         self._codecs = codecs
         self._limit = limit
-        self._call_codecs: dict[str, CallCodec] = {}
-        self._codecs_version = registry.version
+        self._parameters = tuple(parameter.name for parameter in graph.parameters)
+        self._callees: dict[str, _Callee] = {}
+        self._callees_version = registry.version
 
     def arguments(self, data: bytes, codec: str) -> Mapping[str, Any]:
         given, named = self.flow.call.decode_call(data, codec, codecs=self._codecs)
-        names = [parameter.name for parameter in self.graph.parameters]
-        return dict(zip(names, given, strict=False)) | named
+        return dict(zip(self._parameters, given, strict=False)) | named
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions | None) -> NewCall:
-        action = self._registry.actions.get(name)
-        timeout = None if action is None else action.policy.timeout_seconds
-        queue = None if action is None else action.policy.queue
+        callee = self._callee(name)
+        timeout, queue = callee.timeout_seconds, callee.queue
         numbers: dict[str, Any] = {}
         if options is not None:
             timeout = timeout if isinstance(options.timeout, msgspec.UnsetType) else options.timeout
             if not isinstance(options.queue, msgspec.UnsetType):
-                if action is None:  # the child goes there; who waits for it stays where the flow is
+                if not callee.is_action:  # the child goes there; who waits for it stays where the flow is
                     numbers = {"queue": options.queue}
                 else:
                     queue = options.queue
@@ -73,7 +80,7 @@ class BoundFlow:
                 numbers = dict(zip(("attempts", "base", "cap"), options.retry, strict=True))
         return NewCall(
             name=name,
-            payload=self._call_codec(name).encode_call(args, dict(kwargs), limit=self._limit, codecs=self._codecs),
+            payload=callee.codec.encode_call(args, kwargs, limit=self._limit, codecs=self._codecs),
             codec=self._codecs.default.tag,
             queue=queue,
             timeout=None if timeout is None else int(timeout * 1e6),
@@ -81,7 +88,7 @@ class BoundFlow:
         )
 
     def value_of(self, name: str, stored: bytes | None) -> Any:
-        return decode_stored_result(self._call_codec(name), self._codecs, stored or b"null")
+        return decode_stored_result(self._callee(name).codec, self._codecs, stored or b"null")
 
     def outcome_of(self, wait: FlowWait) -> Received[Any] | TimeReached:
         """PayloadRefused if what was sent is not of the type that this process expects."""
@@ -113,24 +120,31 @@ class BoundFlow:
         return labelled(data, codec.tag)
 
     def load(self, data: bytes) -> Any:
+        if not is_labelled(data):
+            return decode_value(data, self.environment.known_types)
         stored = unlabelled(data)
-        if stored.codec == JSON.tag:
-            return decode_value(stored.data, self.environment.known_types)
         return unpack(self._codecs.of(stored.codec).decode(stored.data, Any), self.environment.known_types)
 
-    def _call_codec(self, name: str) -> CallCodec:
-        if self._codecs_version != self._registry.version:
-            self._call_codecs.clear()
-            self._codecs_version = self._registry.version
-        known = self._call_codecs.get(name)
+    def _callee(self, name: str) -> _Callee:
+        if self._callees_version != self._registry.version:
+            self._callees.clear()
+            self._callees_version = self._registry.version
+        known = self._callees.get(name)
         if known is not None:  # asked for twice with every step
             return known
-        found: Any = self._registry.actions.get(name) or self._registry.workflows.get(name)
+        action = self._registry.actions.get(name)
+        found: Any = action or self._registry.workflows.get(name)
         codec = getattr(found, "call", None)
         if not isinstance(codec, CallCodec):
             raise MissingJob(
                 f"flow {self.flow.name} calls {name!r}, which is not registered in this process",
                 hint="import the module that defines it in this worker",
             )
-        self._call_codecs[name] = codec
-        return codec
+        policy = None if action is None else action.policy
+        callee = self._callees[name] = _Callee(
+            codec=codec,
+            is_action=action is not None,
+            timeout_seconds=None if policy is None else policy.timeout_seconds,
+            queue=None if policy is None else policy.queue,
+        )
+        return callee

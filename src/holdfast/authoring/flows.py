@@ -38,16 +38,12 @@ R = TypeVar("R")
 class FlowEnvironment:
     """What a graph's expressions may name in this process: the types and pure functions of the flow's source."""
 
-    __slots__ = ("_references", "_types")
+    __slots__ = ("_references", "known_types")
 
     def __init__(self, compiled: Compiled) -> None:
-        self._types = compiled.types
-        self._references = compiled.references
-
-    @property
-    def known_types(self) -> Mapping[str, type]:
+        self.known_types: Mapping[str, type] = compiled.types
         """Types whose instances may be stored, by qualified name."""
-        return self._types
+        self._references = compiled.references
 
     def type_named(self, reference: str) -> type:
         """The class that the flow's source calls by this name."""
@@ -162,6 +158,8 @@ class Flow(Generic[P, R]):
 
     def check_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """UsageError that shows the signature unless the function can be called like this."""
+        if self._codec and self._codec[0].fits(args, kwargs):
+            return
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:

@@ -13,9 +13,9 @@ import msgspec
 
 from holdfast.core.errors import UnknownNode
 
-__all__ = ["FlowAddress", "parse_address"]
+__all__ = ["FlowAddress", "address_text", "parse_address"]
 
-_FORM = re.compile(r"(?P<node>[^@\[\]]+)(?:@(?P<passes>\d+(?:\.\d+)*))?(?:\[(?P<index>\d+)\])?")
+_PLACE = re.compile(r"(?P<node>[^@\[\]]+)(?:@(?P<passes>\d+(?:\.\d+)*))?")
 
 
 class FlowAddress(msgspec.Struct, frozen=True, gc=False):
@@ -26,16 +26,34 @@ class FlowAddress(msgspec.Struct, frozen=True, gc=False):
     index: int | None = None
 
     def __str__(self) -> str:
-        loops = "@" + ".".join(map(str, self.passes)) if self.passes else ""
-        element = "" if self.index is None else f"[{self.index}]"
-        return f"{self.node}{loops}{element}"
+        return address_text(self.node, self.passes, self.index)
 
 
-@lru_cache(maxsize=4096)  # very many runs of a flow are at the same few addresses
+def address_text(node: str, passes: tuple[int, ...], index: int | None = None) -> str:
+    """An address of these parts, as it is stored."""
+    loops = "@" + ".".join(map(str, passes)) if passes else ""
+    if index is not None:
+        return f"{node}{loops}[{index}]"
+    return node + loops if loops else node
+
+
 def parse_address(text: str) -> FlowAddress:
     """The parts of an address; UnknownNode if it has not the form of one."""
-    found = _FORM.fullmatch(text)
-    if found is None:
+    if not text.endswith("]"):
+        place = _parse_place(text)
+    else:  # an element: very many have one place, and each its own number
+        before, _, index = text[:-1].rpartition("[")
+        place = _parse_place(before) if index.isdecimal() else None
+        if place is not None:
+            return FlowAddress(place.node, place.passes, int(index))
+    if place is None:
         raise UnknownNode(f"{text!r:.80} is no address of a flow's node", hint="an address looks like charge@2.0[7]")
-    passes = tuple(map(int, found["passes"].split("."))) if found["passes"] else ()
-    return FlowAddress(found["node"], passes, None if found["index"] is None else int(found["index"]))
+    return place
+
+
+@lru_cache(maxsize=4096)  # very many runs of a flow are at the same few places
+def _parse_place(text: str) -> FlowAddress | None:
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        return None
+    return FlowAddress(found["node"], tuple(map(int, found["passes"].split("."))) if found["passes"] else ())

@@ -192,6 +192,8 @@ class FlowGraph:
     maybe_unbound: frozenset[str] = frozenset()
     """Variables that some path reads without having assigned them: Python's UnboundLocalError, not lost data."""
     by_id: dict[str, FlowNode] = field(init=False, repr=False, compare=False)
+    barriers_of_waits: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Barriers that gather times or events, maybe beside actions."""
     signature: str = field(init=False, compare=False)
     _leaving: dict[str, tuple[OrderEdge, ...]] = field(init=False, repr=False, compare=False)
     _written: dict[tuple[str, str], tuple[DataEdge, ...]] = field(init=False, repr=False, compare=False)
@@ -215,13 +217,17 @@ class FlowGraph:
             written.setdefault((data.source, data.variable), []).append(data)
             inboxes.setdefault(data.target, {})[data.variable] = data.depth
         loop_nodes: dict[str, list[str]] = {}
+        barriers_of_waits: set[str] = set()
         for node in self.nodes:
             check_expression(node.expression)
+            if node.barrier is not None and node.category in ("timer", "wait"):
+                barriers_of_waits.add(node.barrier)
             if node.is_frontier:
                 for loop in node.loops:
                     loop_nodes.setdefault(loop, []).append(node.id)
         put = object.__setattr__
         put(self, "by_id", by_id)
+        put(self, "barriers_of_waits", frozenset(barriers_of_waits))
         put(self, "_leaving", {source: tuple(edges) for source, edges in leaving.items()})
         put(self, "_written", {key: tuple(edges) for key, edges in written.items()})
         put(self, "_inboxes", inboxes)

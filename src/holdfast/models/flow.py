@@ -39,6 +39,7 @@ from holdfast.core.rows import (
     COMPLETED,
     DEAD,
     FAILED,
+    GATE_OPEN,
     GATE_PAUSED,
     GAVE_UP,
     NO_SLOT,
@@ -60,7 +61,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import View
-from holdfast.models.delivery import wait_no_more
+from holdfast.models.delivery import gate_for, wait_no_more
 from holdfast.models.flow_again import blame, leave_to_others, origin_of, reopened
 from holdfast.models.flow_code import FLOW, FlowCode, NewCall
 from holdfast.models.flow_plan import (
@@ -189,14 +190,18 @@ class FlowMachine:
             view.insert(VALUES, value)
         if not view.optimistic:  # all at once: a spread has very many
             view.expect(WORK, [(run.id, each.node_id, 1) for each in plan.readiness_increments])
+        begun = 0
         for each in plan.readiness_increments:
-            run = _count(view, run, each, stored.calls, handing)
-        if plan.instance_completion is None and run.active and _may_only_wait(plan, code.graph):
-            run = suspended_if_only_waiting(view, run)
-        view.put(RUNS, run)
+            begun += _count(view, run, each, stored.calls, handing)
+        if begun:
+            run = replace(run, active=run.active + begun)
         if plan.instance_completion is not None:
             _end(view, run, plan, plan.instance_completion, stored.result, code)
-        elif run.active == 0:
+            return
+        if run.active and _may_only_wait(plan, code.graph):
+            run = suspended_if_only_waiting(view, run)
+        view.put(RUNS, run)
+        if run.active == 0:
             self.idle(view, run)
 
     # -- what the kernel asks of a machine
@@ -252,13 +257,12 @@ class FlowMachine:
         raise UsageError(f"{node} of run {run.id} has not been reached", hint="only a node that gave up can be skipped")
 
 
-class _Inbox:
+class _Inbox(msgspec.Struct, frozen=True):
     """The inbox of a run in a View. What is not loaded says so, and the plan is made again."""
 
-    def __init__(self, view: View, run: str, code: FlowCode) -> None:
-        self._view = view
-        self._run = run
-        self._code = code
+    _view: View
+    _run: str
+    _code: FlowCode
 
     def read(self, target: str, variable: str, index: int | None) -> Any:
         slot = NO_SLOT if index is None else index
@@ -347,83 +351,97 @@ def _may_only_wait(plan: CompletionPlan, graph: FlowGraph) -> bool:
     """Whether the run may be waiting for times and events alone, after this plan."""
     if not plan.readiness_increments or plan.readiness_increments[0].category in ("action", "child", "output"):
         return False  # as nearly always
+    if plan.readiness_increments[0].category == "barrier" and not graph.barriers_of_waits:
+        return False  # an element of a spread
     reached = {each.category for each in plan.readiness_increments}
     if "timer" in reached:
         return reached <= {"timer", "barrier"}
     if reached != {"barrier"}:
         return False
-    barriers = [graph.node(parse_address(each.node_id).node) for each in plan.readiness_increments]
-    return any(graph.node(name).category in ("timer", "wait") for each in barriers for name in each.branches)
+    return any(parse_address(each.node_id).node in graph.barriers_of_waits for each in plan.readiness_increments)
 
 
-def _count(view: View, run: Run, each: ReadinessIncrement, calls: Mapping[str, NewCall], handing: Handing) -> Run:
-    """I17: one predecessor more. The first makes the item, the last makes it ready."""
+def _count(view: View, run: Run, each: ReadinessIncrement, calls: Mapping[str, NewCall], handing: Handing) -> int:
+    """I17: one predecessor more. The first makes the item, the last makes it ready. How many are active by that."""
     key = (run.id, each.node_id, 1)
     work = view.probe(WORK, key) if each.required_count is not None else view.get(WORK, key)
-    if work is not None:
-        completed = work.completed + each.increment
-        if completed > work.required:
-            again = reopened(view, run, each.node_id, handing)
-            if again is not None:
-                return again
+    if work is None:
+        work = _new_item(view, run, each, calls.get(each.node_id))
+        if work.status == BLOCKED:
+            view.insert(WORK, work)
+            return 0
+        if work.kind == OUTPUT:  # reached, and nobody has to do anything about it
+            view.insert(WORK, replace(work, status=COMPLETED, gate=GATE_OPEN, started=view.now, finished=view.now))
+            return 0
+        view.insert(WORK, handing.lease(view, work))
+        return 1
+    completed = work.completed + each.increment
+    if completed > work.required:
+        again = reopened(view, run, each.node_id, handing)
+        if again is None:
             raise ReadinessOverflow(
                 f"node {each.node_id} of run {run.id} was reached {completed} times and requires {work.required}"
             )
-        work = replace(work, completed=completed)
-        if completed < work.required:
-            view.put(WORK, work)
-            return run
-        view.put(WORK, make_ready(view, run, replace(work, due=max(work.due, view.now)), handing))
-        return replace(run, active=run.active + 1)
-    work = _new_item(view, run, each, calls.get(each.node_id))
-    if work.completed < work.required:
-        view.insert(WORK, work)
-        return run
-    if work.kind == OUTPUT:  # reached, and nobody has to do anything about it
-        view.insert(WORK, replace(work, status=COMPLETED, started=view.now, finished=view.now))
-        return run
-    view.insert(WORK, make_ready(view, run, work, handing))
-    return replace(run, active=run.active + 1)
+        return again.active - run.active
+    work = replace(work, completed=completed)
+    if completed < work.required:
+        view.put(WORK, work)
+        return 0
+    view.put(WORK, make_ready(view, run, replace(work, due=max(work.due, view.now)), handing))
+    return 1
 
 
 def _new_item(view: View, run: Run, each: ReadinessIncrement, call: NewCall | None) -> Work:
-    work = Work(
-        run=run.id,
-        node=each.node_id,
-        attempt=1,
-        workflow=run.workflow,
-        kind=KINDS[each.category],
-        name=run.workflow if call is None else call.name,
-        required=1 if each.required_count is None else each.required_count,
-        completed=each.increment,
-        queue=run.queue if call is None else call.queue or run.queue,
+    """The item of a node that is reached for the first time: ready, or blocked if more has to come."""
+    now = view.now
+    due = run.due if run.due > now else now  # not before the time that the run was started for, whatever is skipped
+    if call is None:
+        call, due = _own_call(run, each, due)
+    required = 1 if each.required_count is None else each.required_count
+    is_ready = each.increment >= required
+    return Work(
+        run.id,
+        each.node_id,
+        1,
+        run.workflow,
+        KINDS[each.category],
+        call.name,
+        READY if is_ready else BLOCKED,
+        required,
+        each.increment,  # by name from here on: with more of them Python would make a dict for the call
+        queue=call.queue or run.queue,
         priority=run.priority,
-        due=max(run.due, view.now),  # not before the time that the run was started for, whatever is skipped until then
-        created=view.now,
-        payload=None if call is None else call.payload,
-        codec="json" if call is None else call.codec,
-        timeout=None if call is None else call.timeout,
-        policy=None if call is None else call.policy,
+        gate=gate_for(run, due, now) if is_ready else GATE_OPEN,
+        due=due,
+        timeout=call.timeout,
+        policy=call.policy,
+        payload=call.payload,
+        codec=call.codec,
+        created=now,
     )
-    if each.call is None or call is not None:
-        return work
-    if each.category == "timer":
+
+
+def _own_call(run: Run, each: ReadinessIncrement, due: int) -> tuple[NewCall, int]:
+    """What a node's item says of it that calls nothing, and when it is due."""
+    payload = None
+    if each.call is not None and each.category == "timer":
         (seconds,) = each.call.args
-        return replace(work, due=work.due + int(float(seconds) * 1_000_000))
-    if each.category == "wait":
+        due += int(float(seconds) * 1_000_000)
+    elif each.call is not None and each.category == "wait":
         events, seconds = each.call.args
-        until = None if seconds is None else work.due + int(float(seconds) * 1_000_000)
-        return replace(work, payload=wait_bytes(FlowWait(events=tuple(events), until=until)))
-    return work
+        until = None if seconds is None else due + int(float(seconds) * 1_000_000)
+        payload = wait_bytes(FlowWait(events=tuple(events), until=until))
+    return NewCall(name=run.workflow, payload=payload, codec="json"), due
 
 
 def _end(
     view: View, run: Run, plan: CompletionPlan, end: InstanceCompletion, result: bytes | None, code: FlowCode
 ) -> None:
     """The run is over; parallel branches that nobody waits for are not."""
-    for work in view.find(OpenWork(run.id)) if run.active else ():
-        view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
-    run = replace(run, active=0)
+    if run.active:
+        for work in view.find(OpenWork(run.id)):
+            view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, finished=view.now))
+        run = replace(run, active=0)
     if end.status == "completed":
         end_run(view, run, COMPLETED, result=result)
         return

@@ -18,10 +18,10 @@ FLOW = "flow"  # the model
 
 
 class NewCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call of an action, or of a workflow, as a work item keeps it."""
+    """A call of an action, or of a workflow, as a work item keeps it. Of what the flow does itself: the flow's name."""
 
     name: str
-    payload: bytes
+    payload: bytes | None
     codec: str
     queue: str | None = None
     timeout: int | None = None  # microseconds

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.core.errors import UsageError
-from holdfast.core.flow_addresses import FlowAddress, parse_address
+from holdfast.core.flow_addresses import FlowAddress, address_text, parse_address
 from holdfast.core.flow_expressions import Environment, evaluate
 from holdfast.core.flow_graph import ENTRY, FlowGraph, FlowNode
 from holdfast.core.flow_values import Raised
@@ -41,7 +41,7 @@ from holdfast.models.flow_steps import (
     Release,
     SubgraphAnalysis,
 )
-from holdfast.models.flow_walk import NoInbox, Walk
+from holdfast.models.flow_walk import NO_INBOX, Walk
 
 __all__ = [
     "MAX_INLINE_PASSES",
@@ -76,7 +76,7 @@ def analyse_subgraph(graph: FlowGraph, node_id: str) -> SubgraphAnalysis:
         found = graph.memo[start.id] = _reachable(graph, start)
     inline, frontier, everything = found
     reads = tuple(
-        InboxRead(str(FlowAddress(start.id, address.passes[:depth])), variable, variable in graph.sequences)
+        InboxRead(address_text(start.id, address.passes[:depth]), variable, variable in graph.sequences)
         for variable, depth in graph.inbox_of(start.id).items()
     )
     return SubgraphAnalysis(inline, frontier, everything, reads)
@@ -114,9 +114,11 @@ def plan_start(
     graph: FlowGraph, arguments: Mapping[str, Any], environment: Environment, *, max_passes: int = MAX_INLINE_PASSES
 ) -> CompletionPlan:
     """The plan of a new run: its input node completes with the arguments. A missing one is named at once (I19)."""
-    walk = Walk(graph, FlowAddress(ENTRY), NoInbox(), environment, max_passes)
+    entry = graph.node(ENTRY)
+    walk = Walk(graph, ENTRY, FlowAddress(ENTRY), entry, NO_INBOX, environment, max_passes, entry, ())
+    known = {parameter.name for parameter in graph.parameters}
     for name in arguments:
-        if all(name != parameter.name for parameter in graph.parameters):
+        if name not in known:
             raise UsageError(f"flow {graph.name} has no parameter {name!r}", hint="give only its own parameters")
     for parameter in graph.parameters:
         if parameter.name in arguments:
@@ -127,8 +129,8 @@ def plan_start(
             )
         else:
             value = evaluate(parameter.default, walk)
-        walk.assign(ENTRY, parameter.name, value)
-    walk.go_on(graph.node(ENTRY))
+        walk.assign(entry, parameter.name, value)
+    walk.go_on(entry)
     return walk.plan(None, True, None)
 
 
@@ -152,7 +154,8 @@ def plan_completion(
     result = completion.value if failure is None else failure
     if node.barrier is not None:
         return _plan_of_branch(graph, completion, node, address, result)
-    walk = Walk(graph, address, inbox, environment, max_passes, refused)
+    passes = address.passes
+    walk = Walk(graph, completion.node_id, address, node, inbox, environment, max_passes, node, passes, refused)
     if node.kind == "barrier":
         result = walk.gathered(node)
         if isinstance(result, Raised):
@@ -167,7 +170,7 @@ def _plan_of_branch(
     graph: FlowGraph, completion: Completion, node: FlowNode, address: FlowAddress, result: Any
 ) -> CompletionPlan:
     """An element ends in whatever way: its outcome is a value of the barrier, which counts it (I20)."""
-    barrier = str(FlowAddress(node.barrier or "", address.passes))
+    barrier = address_text(node.barrier or "", address.passes)
     return CompletionPlan(
         completed_node_id=completion.node_id,
         delivery_token=completion.delivery_token,

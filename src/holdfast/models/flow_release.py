@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from holdfast.core.flow_addresses import FlowAddress, parse_address
+from holdfast.core.flow_addresses import FlowAddress, address_text, parse_address
 from holdfast.core.flow_graph import CHUNK, FlowGraph, FlowNode
 from holdfast.core.queries import Attempts, ValuesAt
 from holdfast.core.rows import LEASED, NO_SLOT, READY, VALUES, WORK, Run, Value, Work
@@ -29,7 +29,7 @@ def release_rows(view: View, run: Run, completed: str, release: Release, code: F
     """Delete what is stored of the released passes, and count what was still to be done there as gone."""
     start = parse_address(completed)
     places = [
-        (node, str(FlowAddress(node.id, start.passes[: len(node.loops)])))
+        (node, address_text(node.id, start.passes[: len(node.loops)]))
         for node in _nodes_around(code.graph, start, release)
     ]
     work: list[Work] = view.find(Attempts(run.id, frozenset(address for _, address in places)))
@@ -63,7 +63,7 @@ def _kept_values(graph: FlowGraph, start: FlowAddress, release: Release) -> Iter
         around = graph.node(node_id).loops
         for variable, depth in graph.inbox_of(node_id).items():
             if depth >= len(release.passes) and around[:depth] == loops[:depth]:
-                address = str(FlowAddress(node_id, start.passes[:depth]))
+                address = address_text(node_id, start.passes[:depth])
                 yield address, variable, LENGTH if variable in graph.sequences else NO_SLOT
 
 
@@ -81,7 +81,7 @@ def _parts(
             more += [(address, branch_id, index) for index in range(count if numbered else min(count, 1))]
             if numbered:
                 passes = start.passes[: len(branch.loops)]
-                elements += [str(FlowAddress(branch_id, passes, index)) for index in range(count)]
+                elements += [address_text(branch_id, passes, index) for index in range(count)]
     for value in values:
         if value.slot == LENGTH:
             chunks = range(0, min(code.load(value.value), MOST_ELEMENTS), CHUNK)

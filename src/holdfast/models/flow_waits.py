@@ -111,8 +111,8 @@ def answer_flow(view: View, run: Run, entry: Entry) -> Run:
         payload=wait_bytes(replace(read_wait(work.payload), answer=answer)),
     )
     view.put(WORK, ready)
-    run = replace(run, active=run.active + (work.status == BLOCKED))
-    run = replace(run, status=RUNNING) if run.status == SUSPENDED else run
+    status = RUNNING if run.status == SUSPENDED else run.status
+    run = replace(run, active=run.active + (work.status == BLOCKED), status=status)
     view.put(RUNS, run)
     return run
 

@@ -6,14 +6,14 @@ It is the scope of the expressions on its way. Everything it finds out is in the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.core.errors import FlowNotSupported, MissingJob, NoProgress, RunError
-from holdfast.core.flow_addresses import FlowAddress
+from holdfast.core.flow_addresses import FlowAddress, address_text
 from holdfast.core.flow_expressions import Environment, FlowRaised, PartlyChanged, evaluate
-from holdfast.core.flow_graph import CHUNK, FlowGraph, FlowNode, OrderEdge, expression_of
+from holdfast.core.flow_graph import CHUNK, FRONTIER_KINDS, FlowGraph, FlowNode, OrderEdge, expression_of
 from holdfast.core.flow_patterns import bind_pattern
 from holdfast.core.flow_values import UNBOUND, Raised, raised, raised_group, with_record
 from holdfast.models import flow_tree
@@ -29,10 +29,10 @@ from holdfast.models.flow_steps import (
     Release,
 )
 
-__all__ = ["NoInbox", "Walk"]
+__all__ = ["NO_INBOX", "Walk"]
 
 
-class NoInbox:
+class _NoInbox:
     """Of a run that begins: nothing was stored yet."""
 
     def read(self, target: str, variable: str, index: int | None) -> Any:
@@ -42,12 +42,14 @@ class NoInbox:
         raise KeyError(variable)
 
 
+NO_INBOX: Final = _NoInbox()
+
+
 class _Fresh(msgspec.Struct, frozen=True, gc=False):
     """A value assigned in this walk: by which node, in which pass."""
 
     value: Any
-    source: str
-    loops: tuple[str, ...]
+    source: FlowNode
     passes: tuple[int, ...]
 
 
@@ -59,37 +61,26 @@ class _Outside(BaseException):
         self.error = error
 
 
-class _Stop(Exception):
-    """The walk has reached the frontier, or an end."""
-
-
-class Walk:
+class Walk(msgspec.Struct):
     """One walk from a completed node to the frontier. Is the scope of the expressions on its way."""
 
-    def __init__(
-        self,
-        graph: FlowGraph,
-        start: FlowAddress,
-        inbox: InboxReader,
-        environment: Environment,
-        max_passes: int,
-        refused: Mapping[str, Exception] = {},
-    ) -> None:
-        self.environment = environment
-        self._refused = refused  # what is raised instead of the arrival at an address
-        self._graph = graph
-        self._start = start
-        self._inbox = inbox
-        self._max_passes = max_passes
-        self._inline_passes = 0
-        self._fresh: dict[str, _Fresh] = {}
-        self._stored: dict[tuple[str, int | None], Any] = {}
-        self._passes = start.passes
-        self._at = graph.node(start.node)
-        self._arrivals: list[ReadinessIncrement] = []
-        self._stopped_at: FlowNode | None = None
-        self._end: InstanceCompletion | None = None
-        self._log: list[LogLine] = []
+    _graph: FlowGraph
+    _completed: str
+    _start: FlowAddress  # the parts of that
+    _origin: FlowNode  # and its node
+    _inbox: InboxReader
+    environment: Environment
+    _max_passes: int
+    _at: FlowNode  # at first the origin
+    _passes: tuple[int, ...]
+    _refused: Mapping[str, Exception] = {}  # what is raised instead of the arrival at an address
+    _inline_passes: int = 0
+    _fresh: dict[str, _Fresh] = {}
+    _stored: dict[tuple[str, int | None], Any] = {}
+    _arrivals: list[ReadinessIncrement] = []
+    _stopped_at: FlowNode | None = None
+    _end: InstanceCompletion | None = None
+    _log: list[LogLine] = []
 
     # --- the scope of expressions
 
@@ -123,7 +114,7 @@ class Walk:
     def _look_up(self, name: str, index: int | None) -> Any:
         depth = self._graph.inbox_of(self._start.node).get(name)
         if depth is not None:
-            target = str(FlowAddress(self._start.node, self._start.passes[:depth]))
+            target = address_text(self._start.node, self._start.passes[:depth])
             try:
                 return self._inbox.read(target, name, index)
             except KeyError:
@@ -139,17 +130,16 @@ class Walk:
 
     # --- moving
 
-    def assign(self, source: str, name: str, value: Any) -> None:
+    def assign(self, source: FlowNode, name: str, value: Any) -> None:
         """Note a value under the node that made it."""
-        loops = self._graph.node(source).loops
-        self._fresh[name] = _Fresh(value, source, loops, self._passes)
+        self._fresh[name] = _Fresh(value, source, self._passes)
 
     def bind(self, node: FlowNode, value: Any) -> None:
         """Assign a node's value to its target; a pattern that does not fit raises at that node."""
         if node.target is None:
             return
         if isinstance(node.target, str):
-            self.assign(node.id, node.target, value)
+            self.assign(node, node.target, value)
             return
         names: dict[str, Any] = {}
         try:
@@ -158,13 +148,13 @@ class Walk:
             self._keep(node, names)
             raise
         for name, item in names.items():
-            self.assign(node.id, name, item)
+            self.assign(node, name, item)
 
     def _keep(self, node: FlowNode, names: dict[str, Any]) -> None:
         """Assign what a failing node has assigned, if it has edges for that: graphs of before have none."""
         for name, item in names.items():
             if name in node.keeps:
-                self.assign(node.id, name, item)
+                self.assign(node, name, item)
 
     def go_on(self, node: FlowNode, failure: Raised | None = None) -> None:
         """Go on after this node, or after its failure at the nearest handler, until the walk stops."""
@@ -173,10 +163,8 @@ class Walk:
                 self._go(self._edge(node, ""))
             else:
                 self._to_handler(node, failure)
-            while True:
+            while self._stopped_at is None and self._end is None:
                 self._step()
-        except _Stop:
-            pass
         except _Outside as trouble:
             raise trouble.error from None
 
@@ -190,7 +178,7 @@ class Walk:
         )
 
     def _go(self, edge: OrderEdge) -> None:
-        target = self._graph.node(edge.target)
+        target = self._graph.by_id[edge.target]
         if edge.back is not None:
             level = target.loops.index(edge.back)
             self._passes = (*self._passes[:level], self._passes[level] + 1)
@@ -222,8 +210,6 @@ class Walk:
         node = self._at
         try:
             self._reach(node)
-        except _Stop:
-            raise
         except FlowRaised as error:
             self._to_handler(node, error.failure)
         except PartlyChanged as change:
@@ -234,16 +220,17 @@ class Walk:
         except (FlowNotSupported, RunError) as error:
             # Not an exception of the workflow: plain Python would not have raised it, so no handler may see it.
             failure = raised(error, self._place(node)).record
-            self._end = InstanceCompletion("failed", str(FlowAddress(node.id, self._passes)), failure=failure)
-            raise _Stop from None
+            self._end = InstanceCompletion("failed", address_text(node.id, self._passes), failure=failure)
         except Exception as error:
             self._to_handler(node, raised(error, self._place(node)))
 
     def _reach(self, node: FlowNode) -> None:
         if node.fork is not None:
             self._start_branches(node, node.fork)
-        if node.is_frontier:
+            return
+        if node.kind in FRONTIER_KINDS:
             self._arrive(node)
+            return
         value = evaluate(expression_of(node), self)
         if node.kind == "conditional":
             self._go(self._edge(node, "then" if value else "else"))
@@ -255,12 +242,12 @@ class Walk:
         if not failure.record.traceback:
             failure = with_record(failure, traceback=self._place(node))
         if node.on_error is None:
-            self._end = InstanceCompletion("failed", str(FlowAddress(node.id, self._passes)), failure=failure.record)
-            raise _Stop
+            self._end = InstanceCompletion("failed", address_text(node.id, self._passes), failure=failure.record)
+            return
         handler = self._graph.node(node.on_error)
         self._enter(handler)
         if handler.catches is not None:
-            self.assign(handler.id, handler.catches, failure)
+            self.assign(handler, handler.catches, failure)
 
     def _place(self, node: FlowNode) -> str:
         return f"  flow {self._graph.name}, line {node.line}\n"
@@ -268,7 +255,7 @@ class Walk:
     # --- arriving
 
     def _arrive(self, node: FlowNode) -> None:
-        address = str(FlowAddress(node.id, self._passes))
+        address = address_text(node.id, self._passes)
         value = evaluate(expression_of(node), self)
         if address in self._refused:
             raise self._refused[address]
@@ -280,14 +267,13 @@ class Walk:
             call = FlowCall(node.call, args, kwargs, node.options)
         self._arrivals.append(ReadinessIncrement(address, node.category or "action", node.required, 1, call))
         self._stopped_at = node
-        raise _Stop
 
     def _start_branches(self, fork: FlowNode, branches: tuple[str, ...]) -> None:
         """All arguments first, then all branches: an argument that raises starts none."""
         started: list[ReadinessIncrement] = []
         if fork.expression is not None:
             calls, shape = flow_tree.planted(self._tree(fork), len(branches))
-            self.assign(fork.id, fork.target, shape)
+            self.assign(fork, fork.target, shape)
             for position, index, arguments in calls:
                 started.append(self._started(self._graph.node(branches[position]), index, arguments))
         else:
@@ -298,19 +284,18 @@ class Walk:
                 else:
                     started.append(self._started(branch, None, value))
         barrier = self._graph.node(self._edge(fork, "gather").target)
-        gathering = str(FlowAddress(barrier.id, self._passes))
+        gathering = address_text(barrier.id, self._passes)
         # The count is written with the elements; with none of them the barrier is full at once (I20).
         self._arrivals = [*started, ReadinessIncrement(gathering, "barrier", len(started), 0)]
         self._stopped_at = barrier
-        raise _Stop
 
     def _started(self, branch: FlowNode, index: int | None, arguments: Any) -> ReadinessIncrement:
         args, kwargs = arguments
-        place = FlowAddress(branch.id, self._passes, index)
-        if self._refused and str(place) in self._refused:
-            raise self._refused[str(place)]
+        address = address_text(branch.id, self._passes, index)
+        if address in self._refused:
+            raise self._refused[address]
         call = FlowCall(branch.call, args, kwargs, branch.options)
-        return ReadinessIncrement(str(place), branch.category or "action", 1, 1, call)
+        return ReadinessIncrement(address, branch.category or "action", 1, 1, call)
 
     def _tree(self, fork: FlowNode) -> Any:
         """The calls of nested branches. What their arguments raise inside of a task group is raised as a group."""
@@ -329,7 +314,7 @@ class Walk:
     def gathered(self, barrier: FlowNode) -> Any:
         """The list that a barrier stands for, or the failure with the lowest index."""
         values: list[Any] = []
-        outcomes = [self._inbox.gathered(str(self._start), branch) for branch in barrier.branches]
+        outcomes = [self._inbox.gathered(self._completed, branch) for branch in barrier.branches]
         if barrier.shape is not None:
             try:
                 return flow_tree.harvested(self._read(barrier.shape, None), outcomes)
@@ -349,14 +334,14 @@ class Walk:
         """What the walk came to."""
         ended = self._end is not None
         return CompletionPlan(
-            completed_node_id=str(self._start),
+            completed_node_id=self._completed,
             delivery_token=token,
             success=success,
             result=result,
             inbox_writes=() if ended else tuple(self._writes()),
             readiness_increments=tuple(self._arrivals),
             instance_completion=self._end,
-            released=() if ended else self._released(),
+            released=() if ended or not self._start.passes else self._released(),
             log_lines=tuple(self._log),
         )
 
@@ -366,19 +351,22 @@ class Walk:
         if stopped is None:
             return writes
         for name, fresh in self._fresh.items():
-            for edge in self._graph.written_by(fresh.source, name):
+            for edge in self._graph.written_by(fresh.source.id, name):
                 prefix = fresh.passes[: edge.depth]
                 # A pass that the walk has left behind needs nothing any more.
-                if fresh.loops[: edge.depth] != stopped.loops[: edge.depth] or prefix != self._passes[: edge.depth]:
+                if (
+                    fresh.source.loops[: edge.depth] != stopped.loops[: edge.depth]
+                    or prefix != self._passes[: edge.depth]
+                ):
                     continue
-                target = str(FlowAddress(edge.target, prefix))
+                target = address_text(edge.target, prefix)
                 if name not in self._graph.sequences:
-                    writes.append(InboxWrite(target, name, fresh.value, str(self._start)))
+                    writes.append(InboxWrite(target, name, fresh.value, self._completed))
                     continue
-                writes.append(InboxWrite(target, name, len(fresh.value), str(self._start), LENGTH))
+                writes.append(InboxWrite(target, name, len(fresh.value), self._completed, LENGTH))
                 for first in range(0, len(fresh.value), CHUNK):
                     chunk = fresh.value[first : first + CHUNK]
-                    writes.append(InboxWrite(target, name, chunk, str(self._start), first // CHUNK))
+                    writes.append(InboxWrite(target, name, chunk, self._completed, first // CHUNK))
         return writes
 
     def _released(self) -> tuple[Release, ...]:
@@ -386,8 +374,7 @@ class Walk:
         stopped = self._stopped_at
         if stopped is None:
             return ()
-        loops = self._graph.node(self._start.node).loops
-        for level, loop in enumerate(loops):
+        for level, loop in enumerate(self._origin.loops):
             same_loop = level < len(stopped.loops) and stopped.loops[level] == loop
             if not same_loop:
                 return (Release(self._graph.loop_nodes(loop), self._start.passes[:level]),)

@@ -199,8 +199,8 @@ MODELS: tuple[Mutant, ...] = (
         "one predecessor too many is not noticed",
         "I23",
         "models/flow.py",
-        "        if completed > work.required:\n",
-        "        if completed > work.required + 1:\n",
+        "    if completed > work.required:\n",
+        "    if completed > work.required + 1:\n",
         *("tests/reliability/test_found_by_mutants.py", "-k", "test_i23_one_predecessor_too_many_of_a_flow and memory"),
     ),
 )
