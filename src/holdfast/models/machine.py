@@ -7,7 +7,7 @@ records history; machines only say what becomes ready and when the run is over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -49,12 +49,10 @@ from holdfast.core.rows import (
 )
 from holdfast.core.stored import read_stored
 from holdfast.core.view import View
+from holdfast.models.decider_code import DeciderCode
 from holdfast.models.delivery import empty_mailbox, gate_for, tell_waiters
-
-if TYPE_CHECKING:
-    from holdfast.models.decider_code import DeciderCode
-    from holdfast.models.flow_code import FlowCode
-    from holdfast.models.state_code import GraphCode
+from holdfast.models.flow_code import FlowCode
+from holdfast.models.state_code import GraphCode
 
 FORKED: Final = "forked"  # in the history of both runs; of the new one it is the first entry
 _facts_decoder = msgspec.json.Decoder(dict[str, Any])
