@@ -11,16 +11,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from holdfast.authoring.durations import instant_us
+from holdfast.authoring.startable import is_decider
 from holdfast.core.decider_operations import DECIDER, EnqueueInput, Executed, ExecuteInput, ForgetSnapshot
 from holdfast.core.errors import UnknownWorkflow, UsageError
 from holdfast.core.operations import Changed, Offer
 from holdfast.core.queries import AllWork, ObservationsOf, StreamAfter
 from holdfast.core.rows import Fact, Observation, Run, Work
 from holdfast.engine_parts import EnginePart
-from holdfast.joining import execute_in
 from holdfast.models.folding import Folded, own
 from holdfast.runtime.folds import folded_now, folded_up_to, submit
 from holdfast.runtime.instances import run_of_instance
@@ -219,10 +217,10 @@ def code_for(engine: Engine, decider: type[Decider[Any, Any, Any, Any]] | str) -
             found = engine.registry.startable(decider)  # UnknownWorkflow, with the nearest names
             raise UsageError(f"{decider} is no decider but {found!r:.80}", hint="start it with engine.start")
         return code
-    from holdfast.authoring.decider_code import refuse_instance
+    if not is_decider(decider):
+        from holdfast.authoring.decider_code import refuse_instance
 
-    refuse_instance(decider)
-    if not hasattr(decider, "__decider__"):
+        refuse_instance(decider)
         raise UsageError(f"{decider!r:.80} is no decider", hint="give a subclass of hf.Decider, or its name")
     code = engine.definitions.decider(decider.__holdfast__.name)
     if code is None or code.definition.cls is not decider:
@@ -257,30 +255,31 @@ async def execute_routed(
     engine: Engine, code: BoundDecider, routed: RoutedInput, command_id: str | None = None, tx: Any = None
 ) -> Executed:
     """Give an instance an input; whether it was applied, ignored or a duplicate, and how long its stream is then."""
+    store, command = engine.store, _command(command_id, routed)
+    run = await run_of_instance(store, code, routed.key)
+    worker, offer = _room(engine, code.queue) if tx is None else (None, None)
     operation = ExecuteInput(
-        run=await run_of_instance(engine.store, code, routed.key),
+        run=run,
         workflow=code.name,
         key=routed.key,
         data=routed.data,
         codec=routed.codec,
         input_type=routed.type,
-        command=_command(command_id, routed),
+        command=command,
         id=engine.system.ids.new(),
         observe=engine.settings.observe_inputs,
+        offer=offer,
     )
     executed: Executed
     if tx is not None:
+        from holdfast.joining import execute_in  # few hand over a transaction of their own
+
         return await execute_in(
-            tx, operation, store=engine.store, coordinator=engine.coordinator, definitions=engine.definitions
+            tx, operation, store=store, coordinator=engine.coordinator, definitions=engine.definitions
         )
-    worker, offer = _room(engine, code.queue)
-    if offer is not None:
-        operation = msgspec.structs.replace(operation, offer=offer)
     handed: tuple[Any, ...] = ()
     try:
-        executed = await submit(
-            operation, coordinator=engine.coordinator, store=engine.store, definitions=engine.definitions
-        )
+        executed = await submit(operation, coordinator=engine.coordinator, store=store, definitions=engine.definitions)
         handed = executed.handed
         return executed
     finally:

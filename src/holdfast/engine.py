@@ -34,7 +34,6 @@ from holdfast.core.rows import Run
 from holdfast.core.settings import Settings, make_settings
 from holdfast.deciding import Deciding
 from holdfast.handle import Handle, StepExecution, executions_by_ancestry
-from holdfast.joining import apply_in, start_in
 from holdfast.listing import Runs, page_of, question
 from holdfast.models.dag import definition_id
 from holdfast.operating import Operating
@@ -47,7 +46,6 @@ from holdfast.runtime.counting import Counting
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_log import write_flow_log
 from holdfast.runtime.graph_listening import GraphListening
-from holdfast.runtime.stop_requests import StopRequests
 from holdfast.runtime.stores import DEFAULT_URL, as_url, check_transactional, open_store, redacted
 from holdfast.runtime.stray_events import StrayEventKeeper
 from holdfast.runtime.system import System, real_system
@@ -351,6 +349,8 @@ class Engine(Deciding, Projecting, Operating):
         for name in queues:
             self._unserved.expect(name, self._workers)
         if tx is not None:
+            from holdfast.joining import start_in  # few hand over a transaction of their own
+
             return Handle(self, await start_in(tx, operation, self.store, self.coordinator), key)
         worker = self._worker_for(operation, queues)
         offer = await worker.lobby.slot() if worker is not None else None
@@ -448,6 +448,8 @@ class Engine(Deciding, Projecting, Operating):
         if tx is None:
             sent = await self.coordinator.submit(operation)
         else:
+            from holdfast.joining import apply_in
+
             sent = await apply_in(tx, operation, self.store, self.coordinator)
         return sent
 
@@ -537,6 +539,8 @@ class Engine(Deciding, Projecting, Operating):
             await stop.wait()
 
     def _install_signals(self, stop: asyncio.Event, worker: Worker) -> None:
+        from holdfast.runtime.stop_requests import StopRequests  # of use to programs that are workers
+
         loop = asyncio.get_running_loop()
         requests = StopRequests(loop.time)
 

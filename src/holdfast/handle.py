@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Generator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
@@ -56,7 +55,6 @@ from holdfast.core.rows import (
     Wait,
     Work,
 )
-from holdfast.core.state_operations import AnswerPerson
 from holdfast.core.stored import iso_text, moment, undecided
 from holdfast.dag_reading import OTHER_MODELS, AncestryReport, check_ancestry, check_code, graph_followed
 from holdfast.listing import readable, readable_entry
@@ -65,7 +63,6 @@ from holdfast.models.dag_items import awaited_by, latest_of
 from holdfast.models.flow_code import FLOW
 from holdfast.models.machine import ON_FAILURE, discarded_node
 from holdfast.models.state_code import GRAPH
-from holdfast.querying import answer_query
 from holdfast.runtime.exception_classes import known_exception
 from holdfast.start_options import checked_node, checked_text
 
@@ -299,6 +296,7 @@ class Handle(Generic[R]):
 
         False if it was given this very answer before.
         """
+        from holdfast.core.state_operations import AnswerPerson
         from holdfast.graph_reading import question_meant
         from holdfast.runtime.recorded_calls import answer_of
 
@@ -366,6 +364,8 @@ class Handle(Generic[R]):
 
         Answered by replaying its history here, so this process must have its code; nothing is started.
         """
+        from holdfast.querying import answer_query  # of use to few
+
         return await answer_query(self._engine, await self._row(), checked_text(name, "name"))
 
     async def waits(self) -> list[Wait]:
@@ -531,6 +531,8 @@ def _who_cancelled(row: Run) -> tuple[str | None, str]:
 def _what_helps(row: Run) -> str:
     node = None if row.gave_up else discarded_node(row.reason)
     if node is not None:  # which `retry` passes over
+        import shlex  # for those whose work was discarded
+
         return f"`holdfast reattempt {row.id} {shlex.quote(node)}` tries after all what was discarded"
     if row.model == "flow" and not row.gave_up:
         return "the flow's own code raised it and would again: start a new run, with other code or another input"

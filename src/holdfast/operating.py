@@ -13,7 +13,6 @@ from holdfast.core.errors import UsageError
 from holdfast.core.operations import ForkRun, SetHold, Started
 from holdfast.core.queries import Holds
 from holdfast.core.rows import Hold
-from holdfast.core.state_operations import ForkGraph
 from holdfast.dead_letters import DeadLetter
 from holdfast.engine_parts import EnginePart
 from holdfast.handle import Handle
@@ -105,6 +104,7 @@ class Operating(EnginePart):
     async def _fork_graph(
         self, source: str, step: int | None, label: str | None, update: Mapping[str, Any], key: str | None, by: str
     ) -> Handle[Any]:
+        from holdfast.core.state_operations import ForkGraph
         from holdfast.core.state_outcomes import joined
         from holdfast.graph_reading import code_of_run, refuse_pruned, step_at
 

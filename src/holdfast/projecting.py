@@ -38,13 +38,11 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.engine_parts import EnginePart
-from holdfast.models.projection import failed_place
-from holdfast.runtime.projection_events import read_facts
-from holdfast.runtime.projection_owner import NoTransaction
-from holdfast.runtime.projection_runner import run_ids
 from holdfast.start_options import checked_text
 from holdfast.store.contract import Conflict, FindRuns
 
+# What decides about projections and what runs them is imported where it is needed: every engine has these verbs, few
+# programs have projections, and those that only start runs have no worker either.
 if TYPE_CHECKING:
     from holdfast.engine import Engine
 
@@ -97,6 +95,8 @@ class Projecting(EnginePart):
         Whoever owns it now is refused from that moment on. Without a reset hook only the position goes back, which
         suits handlers that do not mind an event for the second time.
         """
+        from holdfast.runtime.projection_owner import NoTransaction
+
         engine = self._engine
         found = await _find(engine, projection)
         if isinstance(projection, str):
@@ -149,6 +149,8 @@ class Projecting(EnginePart):
         self, projection: Projection[Any] | str, /, *, position: int | None = None, by: str = "an operator"
     ) -> int:
         """Pass over the one event at which it stopped: its position. `position` guards against skipping another."""
+        from holdfast.models.projection import failed_place
+
         engine = self._engine
         run = await _find(engine, projection)
         work = await _work(engine, run)
@@ -170,6 +172,8 @@ async def behind(engine: Engine) -> list[str]:
     known = engine.definitions.projections()
     if not known or not engine.local_workers:
         return []
+    from holdfast.runtime.projection_events import read_facts
+
     served = {queue for worker in engine.local_workers for queue in worker.queues}
     runs = {run.workflow: run for run in await _runs(engine)}
     holds: list[Hold] = await engine.store.rows(Holds())
@@ -201,6 +205,8 @@ async def _runs(engine: Engine) -> list[Run]:
 async def _info(
     engine: Engine, run: Run, projection: Projection[Any] | None, head: int, held_back: float
 ) -> ProjectionInfo:
+    from holdfast.models.projection import failed_place
+
     work = await _work(engine, run)
     place = None if work is None else failed_place(work)
     error = None if work is None or work.error is None else decode_error(work.error)
@@ -234,6 +240,8 @@ async def _work(engine: Engine, run: Run) -> Work | None:
 
 async def _next_position(engine: Engine, run: Run) -> int | None:
     """The position of the first event that it has not taken, if there is one."""
+    from holdfast.runtime.projection_events import read_facts
+
     definition = engine.definitions.projections().get(run.workflow)
     sources = sources_of(run) if definition is None else definition.sources
     facts = await read_facts(engine.store, sources, run.base, FAR, 1)
@@ -242,6 +250,8 @@ async def _next_position(engine: Engine, run: Run) -> int | None:
 
 async def _find(engine: Engine, projection: Projection[Any] | str) -> Run:
     """The run of a projection, by its name or its definition; UnknownWorkflow otherwise."""
+    from holdfast.runtime.projection_runner import run_ids
+
     known = engine.definitions.projections()
     if isinstance(projection, str):
         name = checked_text(projection, "a projection").removeprefix(PREFIX)

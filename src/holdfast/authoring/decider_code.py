@@ -11,7 +11,6 @@ import copy
 import inspect
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
@@ -37,8 +36,7 @@ __all__ = ["BoundDecider", "RoutedInput", "bound_decider", "refuse_instance"]
 LOGGER = logging.getLogger("holdfast.deciders")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutedInput:
+class RoutedInput(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An input, encoded, with the instance that it is for and the command id that it carries itself."""
 
     key: str

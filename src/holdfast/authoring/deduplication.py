@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from functools import lru_cache
+from typing import Any, Final, TypeVar, cast
 
 from holdfast.authoring.durations import span_us
 from holdfast.core.errors import UsageError
@@ -67,11 +68,13 @@ def idempotent(*, key: IdempotencyKey) -> Callable[[Kind], Kind]:
                 f"@hf.idempotent was given {kind!r:.80}, which is no class", hint="decorate the class of an input"
             )
         setattr(kind, ATTRIBUTE, (key,))  # in a tuple, or a function would become a method
+        idempotency_of.cache_clear()
         return kind
 
     return decorate
 
 
+@lru_cache(maxsize=1024)  # asked of every input, and dear where the answer is no
 def idempotency_of(kind: type) -> IdempotencyKey | None:
     """What `@hf.idempotent` said about a class of inputs or a base of it."""
     found: tuple[IdempotencyKey] | None = getattr(kind, ATTRIBUTE, None)
@@ -80,7 +83,7 @@ def idempotency_of(kind: type) -> IdempotencyKey | None:
 
 def command_id_of(type_name: str, input: object) -> str | None:
     """The command id of an input, or None. It holds the type: a charge and its refund may share a number."""
-    key = idempotency_of(type(input))
+    key = idempotency_of(cast("Hashable", type(input)))
     if key is None:
         return None
     value = getattr(input, key) if isinstance(key, str) else key(input)

@@ -21,7 +21,6 @@ from holdfast.core.codec import DEFAULT_CODECS, DEFAULT_LIMIT_BYTES, Codecs, Res
 from holdfast.core.codec_unset import unnoted
 from holdfast.core.errors import DagError, GraphError, PayloadTooLarge, UnknownWorkflow, UsageError
 from holdfast.core.graph import Graph, Node, NodePolicy, known_names
-from holdfast.core.state_outcomes import joined
 
 if TYPE_CHECKING:
     from holdfast.authoring.dag_builder import BuiltDag
@@ -282,6 +281,7 @@ def _of_state_graph(
     graph: StateGraph[Any], args: tuple[Any, ...], registry: Registry, limit: int, codecs: Codecs
 ) -> StartSpec:
     from holdfast.authoring.state_code import encode_state
+    from holdfast.core.state_outcomes import joined
 
     graph.use()  # first: what is wrong with it is to be told before what is wrong with the call
     _check_known(graph.name, registry)

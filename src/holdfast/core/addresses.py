@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_SECRET_OPTION = re.compile(r"([?&](?:password|sslpassword)=)[^&]*", re.IGNORECASE)
+_SECRET_OPTION = r"(?i)([?&](?:password|sslpassword)=)[^&]*"
 
 
 def redacted(url: str) -> str:
@@ -13,4 +13,4 @@ def redacted(url: str) -> str:
     login, at, host = rest.rpartition("@")
     if found and at and ":" in login:
         url = f"{scheme}://{login.partition(':')[0]}:***@{host}"
-    return _SECRET_OPTION.sub(r"\1***", url)
+    return re.sub(_SECRET_OPTION, r"\1***", url)

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import asdict
 
 from holdfast.core import quoting
 from holdfast.core.authors_line import is_ours
@@ -307,7 +308,6 @@ def _first_argument(exception: Exception) -> str:
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(ErrorRecord).decode
 
 
 def encode_error(
@@ -337,7 +337,8 @@ def encode_record(record: ErrorRecord) -> bytes:
 def decode_error(data: bytes) -> ErrorRecord:
     """The record in these bytes; bytes that hold none give a record that says so, since failing here helps nobody."""
     try:
-        return _decode(data)
+        # No decoder is kept for it: that would read all annotations of the record in programs where nothing fails.
+        return msgspec.json.decode(data, type=ErrorRecord)
     except Exception as trouble:
         return ErrorRecord(
             type="UndecodableError",
@@ -364,7 +365,7 @@ def _record(exc: BaseException, depth: int) -> ErrorRecord:
     try:
         # Of errors of ours the attributes are names and texts.
         told = None if quoting.is_allowed() or _is_ours(kind) else record.message
-        return msgspec.structs.replace(record, **parts_of(exc, with_cause=cause is not None, told=told)._asdict())
+        return msgspec.structs.replace(record, **asdict(parts_of(exc, with_cause=cause is not None, told=told)))
     except Exception:  # its class has an answer of its own to every question
         return record
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -30,7 +30,7 @@ _DESCRIPTORS: Final = (MemberDescriptorType, GetSetDescriptorType)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Parts(NamedTuple):
+class Parts(msgspec.Struct, frozen=True):
     """As `ErrorRecord` has them."""
 
     args: list[object] | None

@@ -12,7 +12,6 @@ the name for both; built ones have generated ids, so that a node can be renamed.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -276,6 +275,8 @@ class Graph:
 
 def _canonical_json(value: object) -> bytes:
     """What signatures have always been made of."""
+    import json  # functions and flows have no graph to sign
+
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 

@@ -17,8 +17,8 @@ from weakref import WeakSet
 
 _silent: Final[WeakSet[object]] = WeakSet()
 # What msgspec says in front of a value, and the place behind it, in which keys of dicts are dots already.
-_QUOTES: Final = re.compile(r"Invalid enum value|Invalid value|Object contains unknown field")
-_PLACE: Final = re.compile(r" - at `[^`]*`$")
+_QUOTES: Final = r"Invalid enum value|Invalid value|Object contains unknown field"
+_PLACE: Final = r" - at `[^`]*`$"
 
 
 def forbid_for(owner: object) -> None:
@@ -48,9 +48,9 @@ def text_of(trouble: Exception) -> str:
     if not type(trouble).__module__.startswith("msgspec"):
         return "its text is not shown beside a codec of your own"
     text = str(trouble)
-    found = _PLACE.search(text)
+    found = re.search(_PLACE, text)
     place = "" if found is None else found[0]
     if trouble.__cause__ is not None:  # the text of a validator, of the author's or of another library
         return f"refused with {type(trouble.__cause__).__name__}{place}"
-    quoting = _QUOTES.match(text)
+    quoting = re.match(_QUOTES, text)
     return text if quoting is None else f"{quoting[0]} <hidden>{place}"

@@ -73,9 +73,8 @@ class DeciderMachine:
 
     # -- an input
 
-    def apply(self, view: View, run: Run, given: Given, handing: Handing, definitions: Definitions) -> str:
+    def apply(self, view: View, run: Run, given: Given, handing: Handing, code: DeciderCode) -> str:
         """Give an instance an input. I33: observation, events, effects, cancelled timers, new timers, in this order."""
-        code = code_of(definitions, run.workflow)
         if run.ended:
             self.observed(view, run, given, code, IGNORED)
             return IGNORED
@@ -85,9 +84,9 @@ class DeciderMachine:
         run = self.observed(
             view, run, given, code, APPLIED, before=status, after=code.status(decided.state) if status else None
         )
-        run = replace(run, token=run.token + 1)
         first = run.base + 1
-        run, last = _append_all(view, run, decided.events, given.cause)
+        last = _append_all(view, run, decided.events, given.cause)
+        run = replace(run, token=run.token + 1, base=last.sequence)
         if decided.effects:
             run = self._ask_for(view, run, decided.effects, first, handing)
         for key in decided.cancels:
@@ -98,7 +97,7 @@ class DeciderMachine:
         if code.snapshot_every and _is_due(run.base, first - 1, kept, code.snapshot_every):
             _keep_state(view, run, decided.state, code)
             kept = run.base
-        self.folding.note(run, last, Folded(decided.state, run.base, run.created, code.code, kept))
+        self.folding.note(run, last, Folded(decided.state, run.base, run.created, folded.code, kept))
         if code.is_terminal(decided.state):  # I34: asked of the state after the new events
             _end(view, run)
         else:
@@ -180,9 +179,8 @@ class DeciderMachine:
             )
             if waiting + number == 0:
                 work = make_ready(view, run, work, handing)
-                run = replace(run, active=run.active + 1)
             view.insert(WORK, work)
-        run = replace(run, remaining=waiting + len(effects))
+        run = replace(run, remaining=waiting + len(effects), active=run.active + (waiting == 0))
         return self.next_effect(view, run, handing) if waiting else run
 
     def next_effect(self, view: View, run: Run, handing: Handing) -> Run:
@@ -218,7 +216,7 @@ class DeciderMachine:
             given = Given(
                 data=follows.data, codec=follows.codec, cause=work.node, source=work.kind, observe=self.observe
             )
-            self.apply(view, run, given, handing, definitions)
+            self.apply(view, run, given, handing, code_of(definitions, run.workflow))
         run = _known(view, run)
         if work.kind == EFFECT and run.remaining:
             view.put(RUNS, self.next_effect(view, run, handing))
@@ -317,22 +315,23 @@ def _asked_in(work: Work) -> tuple[int, int]:
     return int(sequence), int(number)
 
 
-def _append_all(view: View, run: Run, events: tuple[NewEvent, ...], cause: str) -> tuple[Run, Fact]:
+def _append_all(view: View, run: Run, events: tuple[NewEvent, ...], cause: str) -> Fact:
+    """The last of them; the caller writes the run."""
     last: Fact | None = None
-    for event in events:
-        run, last = _append(view, run, event.type, event.version, event.data, event.codec, cause)
+    for sequence, event in enumerate(events, run.base + 1):
+        last = _append(view, run, sequence, event.type, event.version, event.data, event.codec, cause)
     if last is None:
         raise DecideFailed(  # I35
             f"{run.workflow} {run.key!r} decided without an event",
             hint="every decision is a fact: return hf.Decision.event(…), also for an input that is turned down",
         )
-    return run, last
+    return last
 
 
-def _append(view: View, run: Run, kind: str, version: int, data: bytes, codec: str, cause: str) -> tuple[Run, Fact]:
+def _append(view: View, run: Run, sequence: int, kind: str, version: int, data: bytes, codec: str, cause: str) -> Fact:
     fact = Fact(
         run=run.id,
-        sequence=run.base + 1,
+        sequence=sequence,
         workflow=run.workflow,
         key=run.key or "",
         type=kind,
@@ -344,7 +343,7 @@ def _append(view: View, run: Run, kind: str, version: int, data: bytes, codec: s
         cause=cause,
     )
     view.insert(STREAM, fact)
-    return replace(run, base=fact.sequence), fact
+    return fact
 
 
 def _cancel_timer(view: View, run: Run, key: str, cause: str, last: Fact) -> tuple[Run, Fact]:
@@ -353,8 +352,15 @@ def _cancel_timer(view: View, run: Run, key: str, cause: str, last: Fact) -> tup
     if work is None or work.status not in (READY, LEASED, DEAD):
         return run, last
     view.put(WORK, replace(work, status=CANCELLED, token=work.token + 1, worker=None, finished=view.now))
-    run = replace(run, active=run.active - (work.status in ACTIVE), gave_up=run.gave_up - (work.status == DEAD))
-    return _append(view, run, TIMER_CANCELLED, 0, msgspec.json.encode({"key": key}), "json", cause)
+    told = msgspec.json.encode({"key": key})
+    fact = _append(view, run, run.base + 1, TIMER_CANCELLED, 0, told, "json", cause)
+    run = replace(
+        run,
+        base=fact.sequence,
+        active=run.active - (work.status in ACTIVE),
+        gave_up=run.gave_up - (work.status == DEAD),
+    )
+    return run, fact
 
 
 def _set_timer(view: View, run: Run, timer: NewTimer, number: str, handing: Handing) -> Run:

@@ -83,7 +83,7 @@ class DeciderOperations:
         if noted != FRESH:
             return _duplicate(self.machine.observed(view, run, given, code, DUPLICATE), noted)
         handing = Handing(op.offer, self.definitions)
-        verdict = self.machine.apply(view, run, given, handing, self.definitions)
+        verdict = self.machine.apply(view, run, given, handing, code)
         return _told(view.run(run.id) or run, verdict, handing, view)
 
     def enqueue(self, view: View, op: EnqueueInput) -> Executed:
@@ -115,13 +115,14 @@ class DeciderOperations:
             return held
         run, inbox = held
         run = mark_running(run, view.now)
+        code = code_of(self.definitions, run.workflow)
         handing = Handing(op.offer, self.definitions)
         for event in _oldest_inputs(view, run, op.limit):
             view.delete(EVENTS, event)
             run = replace(run, mailbox=run.mailbox - 1)
             view.put(RUNS, run)
             given = Given(data=event.payload, codec=event.codec, cause=event.id, source=INBOX, observe=op.observe)
-            self.machine.apply(view, run, given, handing, self.definitions)
+            self.machine.apply(view, run, given, handing, code)
             run = view.run(run.id) or run
         run = self._set_inbox(view, run, inbox, handing)
         return _told(run, RECORDED, handing, view)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,7 +19,9 @@ from holdfast.core.errors import HoldfastError, RunError
 from holdfast.core.queries import StreamAfter
 from holdfast.core.rows import RUNS, SNAPSHOTS, STREAM, Fact, Run
 from holdfast.core.view import Changes, NotLoaded, View
-from holdfast.models.decider_code import DeciderCode
+
+if TYPE_CHECKING:
+    from holdfast.models.decider_code import DeciderCode
 
 FOLD_LIMIT = 1_000  # events that are folded inside a decision; more are folded before it
 REMEMBERED = 20_000  # states

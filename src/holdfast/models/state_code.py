@@ -7,11 +7,12 @@ made again. States go in and out as fields of canonical JSON, so nobody can chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from holdfast.core.state_outcomes import Fields, Route
+if TYPE_CHECKING:
+    from holdfast.core.state_outcomes import Fields, Route
 
 GRAPH = "graph"
 """The model of runs of state graphs."""

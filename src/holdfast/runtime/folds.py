@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.coordinator import Coordinator
 from holdfast.core.operations import Operation
 from holdfast.core.queries import SnapshotOf, StreamAfter
 from holdfast.core.rows import Fact, Run, Snapshot
-from holdfast.models.decider import code_of
-from holdfast.models.decider_code import DeciderCode
 from holdfast.models.flow_code import FlowNotLoaded
 from holdfast.models.folding import Folded, FoldFirst, broken_stream, fold, restore
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.store.contract import Store
+
+if TYPE_CHECKING:
+    from holdfast.models.decider_code import DeciderCode
 
 PAGE = 1_000
 
@@ -34,6 +35,8 @@ async def submit(
 
 async def fold_committed(run_id: str, store: Store, definitions: RegistryDefinitions) -> None:
     """Fold what is committed of an instance, and remember it."""
+    from holdfast.models.decider import code_of  # with all that decides: whoever opens no store needs none of it
+
     for run in await store.runs([run_id]):
         code = code_of(definitions, run.workflow)
         folded = await folded_now(store, run, code, definitions)

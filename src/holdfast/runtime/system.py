@@ -153,7 +153,7 @@ class ThreadExecutor:
             self._statements.put(None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)  # nobody compares or shows a world
 class System:
     """Everything an engine takes from the outside world."""
 
