@@ -32,7 +32,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from holdfast.audience import Audience
 from holdfast.batches import (
@@ -57,9 +57,6 @@ from holdfast.needs import is_run, likely_needs, run_of
 from holdfast.store.contract import Busy, Conflict, Need, Store, Transaction
 
 log = logging.getLogger("holdfast.coordinator")
-
-Decide = Callable[[View, Any], Any]
-T = TypeVar("T")
 
 SLOW_DECISION_SECONDS = 0.1
 CONFLICTS_BEFORE_HALVING = 10
@@ -106,11 +103,6 @@ class Coordinator:
         self._under_way: dict[asyncio.Task[None], frozenset[str]] = {}  # batches, with the names that they concern
 
     # -- the public verbs
-
-    @property
-    def load(self) -> int:
-        """How many operations wait, and one more while others are served: 0 if there is nothing to do."""
-        return len(self._queue) + bool(self._under_way or (self._runner is not None and not self._runner.done()))
 
     def submit(self, operation: Operation) -> asyncio.Future[Any]:
         """Apply one operation; the future has its result once it is committed."""

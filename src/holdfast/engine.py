@@ -352,8 +352,8 @@ class Engine(Deciding, Projecting, Operating):
             from holdfast.joining import start_in  # few hand over a transaction of their own
 
             return Handle(self, await start_in(tx, operation, self.store, self.coordinator), key)
-        worker = self._worker_for(operation, queues)
-        offer = await worker.lobby.slot() if worker is not None else None
+        worker = self._worker_with_room(operation, queues)
+        offer = worker.reserve() if worker is not None else None
         if worker is None or offer is None:
             started: Started = await self.coordinator.submit(operation)
             return Handle(self, started.run, key)
@@ -365,12 +365,12 @@ class Engine(Deciding, Projecting, Operating):
         worker.accept(started.handed)
         return Handle(self, started.run, key)
 
-    def _worker_for(self, operation: StartRun, queues: set[str]) -> Worker | None:
-        """Who may take a new run at once: whoever has room, or else whoever serves its queue."""
+    def _worker_with_room(self, operation: StartRun, queues: set[str]) -> Worker | None:
         if not self.settings.hand_over or operation.paused or operation.due:
             return None
-        serving = [worker for worker in self._workers if not queues.isdisjoint(worker.queues)]
-        return next((worker for worker in serving if worker.free > 0), serving[0] if serving else None)
+        return next(
+            (worker for worker in self._workers if worker.free > 0 and not queues.isdisjoint(worker.queues)), None
+        )
 
     @overload
     async def run(

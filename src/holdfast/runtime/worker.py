@@ -4,7 +4,7 @@ Theory of operation. One task claims, one keeps the worker's row alive, one look
 that we do not run) and after others (`caretaker.py`). Each item runs in a task; when it is settled, work that became
 ready may come back leased to us in the same commit (hand-over), and the same task goes on with it: a chain costs one
 commit a step and no poll. Where there is a backlog, slots are claimed for while the completions that leave them are
-written (`leaving.py`). In a crowd of starts each waits until it can be handed over (`lobby.py`).
+written (`leaving.py`).
 
 Wake-ups are hints (K11): a commit in this process, an announcement of another, a freed slot. The flag is cleared
 *before* the claim, so a hint that comes during it is not lost; and polling alone would suffice.
@@ -42,7 +42,6 @@ from holdfast.runtime.function_calls import CallRunner
 from holdfast.runtime.function_driver import FunctionDriver
 from holdfast.runtime.last_resort import bury
 from holdfast.runtime.leaving import Leaving
-from holdfast.runtime.lobby import Lobby
 from holdfast.runtime.loops import keep_going
 from holdfast.runtime.lost_often import LostOften
 from holdfast.runtime.own_leases import Item, OwnLeases, retire
@@ -108,7 +107,6 @@ class Worker:
         self._processes = ProcessSlots(settings.processes, when_died=partial(metrics.count, t.PROCESS_DEATHS))
         self._runner = self._make_runner()
         self._driver = self._make_driver()
-        self.lobby = Lobby(self, coordinator)
         self._leaving = Leaving(self._running, concurrency, lambda run: self._driver.has_calls(run))
         self._caretaker = Caretaker(
             store=store,
@@ -202,7 +200,6 @@ class Worker:
             return
         self._stopping = self._driver.stopping = True
         self._wake.set()
-        self.lobby.close()
         grace = self._settings.shutdown_seconds if grace_seconds is None else grace_seconds
         for loop in self._loops:
             if loop.get_name() in ("holdfast-claims", "holdfast-projections"):
@@ -269,8 +266,6 @@ class Worker:
         self._reserved -= slots
         if self._backlog:  # somebody came meanwhile, and found no room
             self._wake.set()
-        elif self.lobby and self.free > 0:  # soon: these slots may be for what the caller has just been handed
-            asyncio.get_running_loop().call_soon(self._let_in)
 
     def reserve(self) -> Offer | None:
         """One slot for a run that is about to be started here; give it back with `accept`."""
@@ -285,13 +280,6 @@ class Worker:
             if not self._own.adopted(item.work):
                 self._launch(item)
         self.take_back(1)
-
-    def _let_in(self) -> None:
-        """Slots are free: for what is stored and waits already, if there is any, and then for what is to be started."""
-        if self._backlog or self._wake.is_set():
-            self._wake.set()
-        elif self.lobby:
-            self.lobby.admit()
 
     def wake(self) -> None:
         self._wake.set()
@@ -360,8 +348,6 @@ class Worker:
         if expected and not total:  # a claim steps over what somebody has locked, perhaps to leave it as it is
             self._delayed.look_again_soon()
         self._backlog = full
-        if self.lobby and not full:
-            self.lobby.admit()
         self._turn = (self._turn + full) % len(self.queues)  # G9: who takes every slot is asked last the next time
         return total
 
@@ -371,12 +357,11 @@ class Worker:
         return poll if self.free == 0 and self._backlog else self._delayed.seconds_until(poll)
 
     def _on_flush(self, batch: Sequence[Submitted]) -> None:
-        if (self._backlog or self.lobby) and self._leaving.note(batch):
-            self._let_in()
+        if self._backlog and self._leaving.note(batch):
+            self._wake.set()
 
     def _on_commit(self, commit: Commit) -> None:
         """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""
-        self.lobby.is_busy = True
         self._driver.on_commit(commit)
         self.projections.on_commit(commit)
         for work in commit.work:
@@ -418,9 +403,8 @@ class Worker:
     def _end_chain(self, first: Attempt, key: Item) -> None:
         if self._running.get(key) is first:  # cancelled before its task's first step: no `finally` did this
             self._leave(first, key)
-        if self._lost_often.is_suspect(first.work):
+        if self._backlog or self._lost_often.is_suspect(first.work):
             self._wake.set()
-        self._let_in()
 
     async def _run_chain(self, attempt: Attempt, key: Item) -> None:
         """Run an item, and whatever the commit that settled it handed over to us."""
