@@ -49,7 +49,7 @@ class Commit:
         self.runs = changes.rows(RUNS)
 
     def has_ready_work(self) -> bool:
-        return READY in {row.status for row in self.work if row.gate == GATE_OPEN}
+        return any(row.status == READY and row.gate == GATE_OPEN for row in self.work)
 
     def ended_runs(self) -> list[str]:
         return [row.id for row in self.runs if row.status in ENDED]

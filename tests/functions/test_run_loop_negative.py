@@ -129,14 +129,14 @@ def in_order_but_never_quiet(schedule: Schedule, loop: RunLoop) -> None:
         timer = loop.next_timer()
         asked = entry.address in loop.pending or (timer is not None and timer[0] == entry.address)
         if not asked:
-            outer = loop._enter()
+            outer = loop._enter(loop.outer)
             try:
                 run_dry()
             finally:
                 loop._leave(outer)
         loop.deliver(entry)
         entry = next(entries, None)
-    outer = loop._enter()
+    outer = loop._enter(loop.outer)
     try:
         run_dry()
     finally:

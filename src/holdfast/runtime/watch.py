@@ -137,7 +137,8 @@ class Watch:
             try:
                 before, seen = seen, await self._store.foreign_writes()
                 # What this process writes, it tells. If nobody else has, then there is news only for those who came
-                # since: the row that they found remembered may have been out of date.
+                # since: the row that they found remembered may have been out of date. A commit of this process whose
+                # answer was lost told nobody; the poll for existence, which asks after all, finds what it wrote.
                 quiet = settled and not hinted and seen is not None and seen == before
                 asked = self._came_after(last) if quiet else list(self._waiting)
                 last = self._came

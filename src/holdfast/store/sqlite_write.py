@@ -120,12 +120,12 @@ def _insert(db: sqlite3.Connection, sql: dict[str, str], table: Table[Any], rows
 def _insert_values(db: sqlite3.Connection, statement: str, values: list[tuple[Any, ...]]) -> None:
     """Several rows at once: with each statement, Python lets other threads run, which takes as long as half a row."""
     alone = len(values) % ROWS_TOGETHER
+    if alone:  # the first of them, first: the order of the writes is that of an event's positions
+        _execute(db, statement, values[:alone])
     if alone < len(values):
         starts = range(alone, len(values), ROWS_TOGETHER)
         groups = [tuple(chain.from_iterable(values[start : start + ROWS_TOGETHER])) for start in starts]
         _execute(db, for_several(statement, ROWS_TOGETHER), groups)
-    if alone:
-        _execute(db, statement, values[:alone])
 
 
 # Each row by its own shape: SQLite writes every index that has a column of the statement, whether it changed or not.

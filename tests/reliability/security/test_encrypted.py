@@ -20,6 +20,7 @@ import holdfast as hf
 from holdfast.core import quoting
 from holdfast.core.errors import HoldfastError
 from tests.reliability.security.canary_world import CANARY
+from tests.worker.support import until
 
 SECONDS = 20.0
 
@@ -281,6 +282,7 @@ async def test_i14_of_exceptions_only_what_their_text_tells_is_in_the_clear(
             await steps.result(timeout=SECONDS)
         assert (await asked.result(timeout=SECONDS)).seen == expected[:1]
         assert (await engine.replay(asked.id)).ok
+        await until(lambda: len(seen) == len(expected), "the shop has seen the last of its failures")
         await engine.settle(timeout=SECONDS)
         assert seen == expected
     async with hf.Engine(f"sqlite:///{path}", **settings) as engine, engine.worker():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from msgspec.structs import replace
 
 from holdfast.core.rows import Fact
@@ -38,6 +39,14 @@ async def test_i36_events_are_read_in_the_order_in_which_they_were_committed(sit
         positions = [fact.position for fact in facts]
         assert positions == sorted(set(positions))
         assert replace(facts[0], position=0) == a_fact("b", 1)
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 12, 16, 17])
+async def test_i36_a_commit_with_many_events_keeps_their_order(site: Site, count: int) -> None:
+    """However many, and however the store groups rows to write them faster."""
+    async with site.opened(VirtualClock()) as store:
+        await put(store, *(a_fact("r1", number) for number in range(1, count + 1)))
+        assert named(await everything(store)) == [("r1", number) for number in range(1, count + 1)]
 
 
 async def test_i36_a_reader_goes_on_where_it_was(site: Site) -> None:
