@@ -669,10 +669,6 @@ DELETE FROM recorded WHERE run = ANY($1::text[])
 DELETE FROM observations WHERE run = ANY($1::text[])
 -- name: prune_runs
 DELETE FROM runs WHERE id = ANY($1::text[])
--- name: notify
--- Never in the hot transaction: NOTIFY takes a database-wide lock at commit. Nobody waits for the disk: it is a hint.
-SELECT set_config('synchronous_commit', 'off', true), pg_notify('holdfast', c) FROM unnest($1::text[]) c
-
 -- name: orphans
 SELECT 'work', count(*) FROM work WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
 UNION ALL SELECT 'history', count(*) FROM history WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = run)
