@@ -29,17 +29,3 @@ def _body(name: str, on_step: OnStep | None) -> Any:
 
     body.__name__ = body.__qualname__ = name
     return body
-
-
-# For latency: the client and the worker may be different processes, so both import this one.
-ECHOES = Registry()
-
-
-@hf.action(registry=ECHOES)
-async def echo(text: str) -> str:
-    return text
-
-
-@hf.workflow(registry=ECHOES)
-async def echoes(text: str) -> str:
-    return await echo(text)

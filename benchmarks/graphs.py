@@ -1,4 +1,7 @@
-"""W8: state graphs. A chain of nodes, a step of many nodes at once, and what a long run with a large state stores."""
+"""State graphs. W8: a chain of nodes, a step of many nodes at once, and what a long run with a large state stores.
+
+W2, W3, W5 and W7 as graphs: many short ones, very many branches, questions to people, and a node that leads to itself.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from typing import Annotated, Any, TypedDict
 
 import holdfast as hf
 from benchmarks.stored import stored_bytes
-from benchmarks.throughput import Cost, working_engine
+from benchmarks.throughput import Cost, last_to_first, working_engine
+from benchmarks.waiting import wait_until_all_wait
 from holdfast.authoring.registry import Registry
 
 # Of 100 bytes, each another one: what can be packed to nothing would flatter whoever stores it again and again.
@@ -84,6 +88,119 @@ def talk_graph(steps: int, registry: Registry) -> hf.StateGraph[Talk]:
     graph.edge("say", "say", when=lambda state: state["n"] < steps)
     graph.finish("say")
     return graph
+
+
+def spread_graph(registry: Registry) -> hf.StateGraph[Log]:
+    """One node that sends as many items as the first entry of the log says, each with a number of its own."""
+    graph = hf.StateGraph(Log, name="spread", registry=registry, max_concurrent=100_000, queue_depth=100_000)
+
+    @graph.node
+    async def begin(state: Log) -> hf.Many:
+        return hf.Many([hf.Send("give", {"log": [number]}) for number in range(state["log"][0])])
+
+    @graph.node
+    async def give(state: Log) -> dict[str, Any]:
+        return {"log": state["log"]}
+
+    @graph.node
+    async def end(state: Log) -> None:
+        return None
+
+    graph.start_at("begin")
+    graph.edge("begin", "give", when=lambda state: False)
+    graph.edge("give", "end")
+    graph.finish("end")
+    return graph
+
+
+def question_graph(registry: Registry) -> hf.StateGraph[Count]:
+    """One node that asks a person for a number."""
+    graph = hf.StateGraph(Count, name="question", registry=registry)
+
+    @graph.node
+    async def ask(state: Count, ctx: hf.NodeContext) -> dict[str, Any]:
+        return {"n": await ctx.interrupt("how many?")}
+
+    graph.start_at("ask")
+    graph.finish("ask")
+    return graph
+
+
+def loop_graph(steps: int, registry: Registry, times: list[float]) -> hf.StateGraph[Count]:
+    """One node that leads to itself, and notes when it was called."""
+    graph = hf.StateGraph(Count, name=f"loop of {steps}", registry=registry, max_steps=steps + 1)
+
+    @graph.node
+    async def add_one(state: Count) -> dict[str, Any]:
+        times.append(time.perf_counter())
+        return {"n": state["n"] + 1}
+
+    graph.start_at("add_one")
+    graph.edge("add_one", "add_one", when=lambda state: state["n"] < steps)
+    graph.finish("add_one")
+    return graph
+
+
+async def measure_many(url: str, *, runs: int = 2000, steps: int = 3) -> Cost:
+    """W2: all runs submitted at once, until the last of them has its result."""
+    registry = Registry()
+    graph = chain_graph(steps, registry)
+
+    async def many(runs: int) -> Cost:
+        with Cost.of(runs * steps) as cost:
+            handles = await asyncio.gather(*(engine.start(graph, {"n": 0}) for _ in range(runs)))
+            await asyncio.gather(*(handle.result() for handle in handles))
+        return cost
+
+    async with working_engine(url, registry) as engine:
+        await many(max(1, runs // 4))
+        return await many(runs)
+
+
+async def measure_spread(url: str, *, width: int = 1000) -> float:
+    """W3: seconds for a step of very many items and one that waits for them all."""
+    registry = Registry()
+    graph = spread_graph(registry)
+    seconds = 0.0
+    async with working_engine(url, registry) as engine:
+        for _ in range(2):  # the first warms up
+            started = time.perf_counter()
+            final = await engine.run(graph, {"log": [width]})
+            seconds = time.perf_counter() - started
+            assert len(final["log"]) == width + 1
+    return seconds
+
+
+async def measure_questions(url: str, *, runs: int = 1000) -> float:
+    """W5: seconds from the first answer to the last result of runs that ask a person each."""
+    registry = Registry()
+    graph = question_graph(registry)
+
+    async def answered(runs: int) -> float:
+        handles = await asyncio.gather(*(engine.start(graph, {"n": 0}) for _ in range(runs)))
+        await wait_until_all_wait(engine, runs)
+        started = time.perf_counter()
+        await asyncio.gather(*(handle.resume_with(number) for number, handle in enumerate(handles)))
+        results = await asyncio.gather(*(handle.result() for handle in handles))
+        seconds = time.perf_counter() - started
+        assert [result["n"] for result in results] == list(range(runs))
+        return seconds
+
+    async with working_engine(url, registry) as engine:
+        await answered(max(1, runs // 10))
+        return await answered(runs)
+
+
+async def measure_long(url: str, *, steps: int = 10_000) -> tuple[float, float]:
+    """W7: milliseconds a step of one long run, and its last 500 steps to its first 500."""
+    registry = Registry()
+    times: list[float] = []
+    short, long = loop_graph(100, registry, []), loop_graph(steps, registry, times)
+    async with working_engine(url, registry) as engine:
+        await engine.run(short, {"n": 0})
+        with Cost.of(steps) as cost:
+            await engine.run(long, {"n": 0})
+    return cost.wall_ms, last_to_first(times)
 
 
 async def measure_chain(url: str, *, length: int = 100, warm_up: int = 2, runs: int = 5) -> Cost:

@@ -7,22 +7,20 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
 
 import holdfast as hf
-from benchmarks.chains import ECHOES
+from benchmarks.echoes import ECHOES, RUN_ONE
 
 READY = "working"
-Echo = Callable[[str], Awaitable[str]]
 
 
-async def measure_w4_here(url: str, echo: Echo, samples: int) -> tuple[float, float]:
+async def measure_w4_here(url: str, model: str, samples: int) -> tuple[float, float]:
     """Median and 99th percentile in milliseconds."""
     async with hf.Engine(url, registry=ECHOES) as engine, engine.worker():
-        return await _start_to_result(engine, echo, samples)
+        return await _start_to_result(engine, model, samples)
 
 
-async def measure_w4_elsewhere(url: str, echo: Echo, samples: int) -> tuple[float, float]:
+async def measure_w4_elsewhere(url: str, model: str, samples: int) -> tuple[float, float]:
     """The same with the worker in a process of its own: the result has to be noticed from outside."""
     async with hf.Engine(url, registry=ECHOES) as engine:
         worker = subprocess.Popen(  # noqa: ASYNC220 - started before anything is measured
@@ -31,19 +29,20 @@ async def measure_w4_elsewhere(url: str, echo: Echo, samples: int) -> tuple[floa
         try:
             assert worker.stdout is not None
             worker.stdout.readline()
-            return await _start_to_result(engine, echo, samples)
+            return await _start_to_result(engine, model, samples)
         finally:
             worker.terminate()
             worker.communicate()
 
 
-async def _start_to_result(engine: hf.Engine, echo: Echo, samples: int) -> tuple[float, float]:
+async def _start_to_result(engine: hf.Engine, model: str, samples: int) -> tuple[float, float]:
+    run_one = RUN_ONE[model]
     for _ in range(10):
-        await engine.run(echo, "warm")
+        await run_one(engine)
     taken = []
     for _ in range(samples):
         started = time.perf_counter()
-        await engine.run(echo, "x")
+        await run_one(engine)
         taken.append((time.perf_counter() - started) * 1000)
         await asyncio.sleep(0.002)  # idle in between: that is what is measured
     return statistics.median(taken), statistics.quantiles(taken, n=100)[98]

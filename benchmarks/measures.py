@@ -63,9 +63,17 @@ W2_FLOWS = Measure(
     limit="batched",
     targets={POSTGRES: 12_000, SQLITE: 15_000},
 )
+W2_GRAPHS = Measure(
+    name="W2",
+    what="graphs of 3 nodes, all submitted at once",
+    unit="steps/s",
+    more_is_better=True,
+    limit="batched",
+)
 W2_CPU = Measure(name="W2", what="runs of 3 steps, a step, processor", unit="ms")
 W2_FUNCTIONS_CPU = Measure(name="W2", what="functions of 3 steps, a step, processor", unit="ms")
 W2_FLOWS_CPU = Measure(name="W2", what="flows of 3 steps, a step, processor", unit="ms")
+W2_GRAPHS_CPU = Measure(name="W2", what="graphs of 3 nodes, a step, processor", unit="ms")
 W3_FEW = Measure(
     name="W3",
     quantity="W3 seconds",
@@ -93,6 +101,7 @@ W3_FLOW_FEW = Measure(
     name="W3", quantity="W3 seconds", what="a flow's spread of 1,000", unit="s", targets={POSTGRES: 0.12, SQLITE: 0.1}
 )
 W3_FLOW_MANY = Measure(name="W3", what="a flow's spread of 10,000", unit="s", targets={POSTGRES: 1.2, SQLITE: 1.0})
+W3_GRAPH = Measure(name="W3", what="a graph that sends 1,000 items", unit="s")
 W4_HERE_P50 = Measure(
     name="W4",
     quantity="W4 p50",
@@ -147,6 +156,68 @@ W4_FUNCTION_OTHER_P50 = Measure(
 W4_FUNCTION_OTHER_P99 = Measure(
     name="W4", what="a function's start to result, other process, p99", unit="ms", targets={POSTGRES: 5.0, SQLITE: 4.0}
 )
+W4_DAG_HERE_P50 = Measure(
+    name="W4",
+    quantity="W4 p50",
+    what="a DAG's start to result, same process, p50",
+    unit="ms",
+    limit="one_commit",
+    commits=2,
+    targets={POSTGRES: 2.0, SQLITE: 1.5},
+)
+W4_DAG_HERE_P99 = Measure(
+    name="W4",
+    quantity="W4 p99",
+    what="a DAG's start to result, same process, p99",
+    unit="ms",
+    targets={POSTGRES: 5.0, SQLITE: 4.0},
+)
+W4_DAG_OTHER_P50 = Measure(
+    name="W4",
+    what="a DAG's start to result, other process, p50",
+    unit="ms",
+    limit="one_commit",
+    commits=2,
+    targets={POSTGRES: 2.0, SQLITE: 1.5},
+)
+W4_DAG_OTHER_P99 = Measure(
+    name="W4", what="a DAG's start to result, other process, p99", unit="ms", targets={POSTGRES: 5.0, SQLITE: 4.0}
+)
+W4_FLOW_HERE_P50 = Measure(
+    name="W4",
+    quantity="W4 p50",
+    what="a flow's start to result, same process, p50",
+    unit="ms",
+    limit="one_commit",
+    commits=2,
+    targets={POSTGRES: 2.0, SQLITE: 1.5},
+)
+W4_FLOW_HERE_P99 = Measure(
+    name="W4",
+    quantity="W4 p99",
+    what="a flow's start to result, same process, p99",
+    unit="ms",
+    targets={POSTGRES: 5.0, SQLITE: 4.0},
+)
+W4_FLOW_OTHER_P50 = Measure(
+    name="W4",
+    what="a flow's start to result, other process, p50",
+    unit="ms",
+    limit="one_commit",
+    commits=2,
+    targets={POSTGRES: 2.0, SQLITE: 1.5},
+)
+W4_FLOW_OTHER_P99 = Measure(
+    name="W4", what="a flow's start to result, other process, p99", unit="ms", targets={POSTGRES: 5.0, SQLITE: 4.0}
+)
+W4_GRAPH_HERE_P50 = Measure(
+    name="W4", what="a graph's start to result, same process, p50", unit="ms", limit="one_commit", commits=2
+)
+W4_GRAPH_HERE_P99 = Measure(name="W4", what="a graph's start to result, same process, p99", unit="ms")
+W4_GRAPH_OTHER_P50 = Measure(
+    name="W4", what="a graph's start to result, other process, p50", unit="ms", limit="one_commit", commits=2
+)
+W4_GRAPH_OTHER_P99 = Measure(name="W4", what="a graph's start to result, other process, p99", unit="ms")
 W5 = Measure(
     name="W5",
     quantity="W5 seconds",
@@ -161,6 +232,7 @@ W5_FLOWS = Measure(
     unit="s",
     targets={POSTGRES: 0.3, SQLITE: 0.25},
 )
+W5_GRAPHS = Measure(name="W5", what="graphs that ask, all answered, all finished", unit="s")
 W6_P50 = Measure(
     name="W6",
     quantity="W6 p50",
@@ -189,6 +261,18 @@ W6_FLOWS_P99 = Measure(
     unit="ms",
     targets={POSTGRES: 20.0, SQLITE: 20.0},
 )
+W6_DAGS_P50 = Measure(
+    name="W6", what="DAGs started for 1 s later, lateness p50", unit="ms", targets={POSTGRES: 5.0, SQLITE: 5.0}
+)
+W6_DAGS_P99 = Measure(
+    name="W6", what="DAGs started for 1 s later, lateness p99", unit="ms", targets={POSTGRES: 20.0, SQLITE: 20.0}
+)
+W6_DECIDERS_P50 = Measure(
+    name="W6", what="timers of deciders in 1 s, lateness p50", unit="ms", targets={POSTGRES: 5.0, SQLITE: 5.0}
+)
+W6_DECIDERS_P99 = Measure(
+    name="W6", what="timers of deciders in 1 s, lateness p99", unit="ms", targets={POSTGRES: 20.0, SQLITE: 20.0}
+)
 W7_STEP = Measure(name="W7", what="one long run, a step", unit="ms", limit="one_commit")
 W7_GROWTH = Measure(
     name="W7", what="a step of a long run to one of a tenth", unit="x", targets={POSTGRES: 1.3, SQLITE: 1.3}
@@ -201,6 +285,10 @@ W7_FUNCTION_LAST = Measure(
 W7_FLOW = Measure(name="W7", what="one long flow, a step", unit="ms", limit="one_commit")
 W7_FLOW_LAST = Measure(
     name="W7", what="a long flow, last 500 steps to first", unit="x", targets={POSTGRES: 1.1, SQLITE: 1.1}
+)
+W7_GRAPH = Measure(name="W7", what="one long graph, a step", unit="ms", limit="one_commit")
+W7_GRAPH_LAST = Measure(
+    name="W7", what="a long graph, last 500 steps to first", unit="x", targets={POSTGRES: 1.1, SQLITE: 1.1}
 )
 W7_RESTART = Measure(
     name="W7", what="killed at the middle, restart to new step", unit="s", targets={POSTGRES: 0.5, SQLITE: 0.5}

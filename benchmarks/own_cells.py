@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
-from benchmarks import deciders, graphs, waiting
-from benchmarks.chains import echo, echoes
+from benchmarks import deciders, graphs, timers, waiting
 from benchmarks.crowd import measure_crowd
 from benchmarks.fan_out import measure_w3
 from benchmarks.flows import measure_w1_flow, measure_w2_flows, measure_w3_flow, measure_w7_flow
@@ -71,6 +71,11 @@ def _a_second(cost: Cost, measure: str) -> Values:
     return {measure: cost.steps_per_second, f"{measure}_CPU": cost.cpu_ms}
 
 
+def _latency(measure: str, measuring: Coroutine[Any, Any, tuple[float, float]]) -> Values:
+    middle, late = asyncio.run(measuring)
+    return {f"{measure}_P50": middle, f"{measure}_P99": late}
+
+
 @cell("limit")
 def limits(url: str, sizes: Sizes) -> Values:
     return {
@@ -109,6 +114,11 @@ def w2_flows(url: str, sizes: Sizes) -> Values:
     return _a_second(asyncio.run(measure_w2_flows(url, runs=sizes.w2_runs)), "W2_FLOWS")
 
 
+@cell("W2")
+def w2_graphs(url: str, sizes: Sizes) -> Values:
+    return _a_second(asyncio.run(graphs.measure_many(url, runs=sizes.w2_runs)), "W2_GRAPHS")
+
+
 @cell("W3")
 def w3_dag(url: str, sizes: Sizes) -> Values:
     few, many = asyncio.run(measure_w3(url, few=sizes.w3_few, many=sizes.w3_many))
@@ -127,28 +137,59 @@ def w3_flow(url: str, sizes: Sizes) -> Values:
     return {"W3_FLOW_FEW": few, "W3_FLOW_MANY": many}
 
 
-@cell("W4")
-def w4_here(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(measure_w4_here(url, echo, sizes.w4_samples))
-    return {"W4_HERE_P50": middle, "W4_HERE_P99": late}
+@cell("W3")
+def w3_graph(url: str, sizes: Sizes) -> Values:
+    return {"W3_GRAPH": asyncio.run(graphs.measure_spread(url, width=sizes.w3_few))}
 
 
 @cell("W4")
-def w4_elsewhere(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(measure_w4_elsewhere(url, echo, sizes.w4_samples))
-    return {"W4_OTHER_P50": middle, "W4_OTHER_P99": late}
+def w4_action_here(url: str, sizes: Sizes) -> Values:
+    return _latency("W4_HERE", measure_w4_here(url, "action", sizes.w4_samples))
+
+
+@cell("W4")
+def w4_action_elsewhere(url: str, sizes: Sizes) -> Values:
+    return _latency("W4_OTHER", measure_w4_elsewhere(url, "action", sizes.w4_samples))
 
 
 @cell("W4")
 def w4_function_here(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(measure_w4_here(url, echoes, sizes.w4_samples))
-    return {"W4_FUNCTION_HERE_P50": middle, "W4_FUNCTION_HERE_P99": late}
+    return _latency("W4_FUNCTION_HERE", measure_w4_here(url, "function", sizes.w4_samples))
 
 
 @cell("W4")
 def w4_function_elsewhere(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(measure_w4_elsewhere(url, echoes, sizes.w4_samples))
-    return {"W4_FUNCTION_OTHER_P50": middle, "W4_FUNCTION_OTHER_P99": late}
+    return _latency("W4_FUNCTION_OTHER", measure_w4_elsewhere(url, "function", sizes.w4_samples))
+
+
+@cell("W4")
+def w4_dag_here(url: str, sizes: Sizes) -> Values:
+    return _latency("W4_DAG_HERE", measure_w4_here(url, "dag", sizes.w4_samples))
+
+
+@cell("W4")
+def w4_dag_elsewhere(url: str, sizes: Sizes) -> Values:
+    return _latency("W4_DAG_OTHER", measure_w4_elsewhere(url, "dag", sizes.w4_samples))
+
+
+@cell("W4")
+def w4_flow_here(url: str, sizes: Sizes) -> Values:
+    return _latency("W4_FLOW_HERE", measure_w4_here(url, "flow", sizes.w4_samples))
+
+
+@cell("W4")
+def w4_flow_elsewhere(url: str, sizes: Sizes) -> Values:
+    return _latency("W4_FLOW_OTHER", measure_w4_elsewhere(url, "flow", sizes.w4_samples))
+
+
+@cell("W4")
+def w4_graph_here(url: str, sizes: Sizes) -> Values:
+    return _latency("W4_GRAPH_HERE", measure_w4_here(url, "graph", sizes.w4_samples))
+
+
+@cell("W4")
+def w4_graph_elsewhere(url: str, sizes: Sizes) -> Values:
+    return _latency("W4_GRAPH_OTHER", measure_w4_elsewhere(url, "graph", sizes.w4_samples))
 
 
 @cell("W5")
@@ -161,16 +202,29 @@ def w5_flows(url: str, sizes: Sizes) -> Values:
     return {"W5_FLOWS": asyncio.run(waiting.measure_w5(url, waiting.flow_waits_for_go, runs=sizes.waiting_runs))}
 
 
+@cell("W5")
+def w5_graphs(url: str, sizes: Sizes) -> Values:
+    return {"W5_GRAPHS": asyncio.run(graphs.measure_questions(url, runs=sizes.waiting_runs))}
+
+
 @cell("W6")
 def w6_functions(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(waiting.measure_w6(url, waiting.start_function, runs=sizes.waiting_runs))
-    return {"W6_P50": middle, "W6_P99": late}
+    return _latency("W6", waiting.measure_w6(url, waiting.start_function, runs=sizes.waiting_runs))
 
 
 @cell("W6")
 def w6_flows(url: str, sizes: Sizes) -> Values:
-    middle, late = asyncio.run(waiting.measure_w6(url, waiting.start_flow, runs=sizes.waiting_runs))
-    return {"W6_FLOWS_P50": middle, "W6_FLOWS_P99": late}
+    return _latency("W6_FLOWS", waiting.measure_w6(url, waiting.start_flow, runs=sizes.waiting_runs))
+
+
+@cell("W6")
+def w6_dags(url: str, sizes: Sizes) -> Values:
+    return _latency("W6_DAGS", waiting.measure_w6(url, waiting.start_dag, runs=sizes.waiting_runs))
+
+
+@cell("W6")
+def w6_deciders(url: str, sizes: Sizes) -> Values:
+    return _latency("W6_DECIDERS", timers.measure_timers(url, runs=sizes.waiting_runs))
 
 
 @cell("W7")
@@ -189,6 +243,12 @@ def w7_function(url: str, sizes: Sizes) -> Values:
 def w7_flow(url: str, sizes: Sizes) -> Values:
     a_step, last = asyncio.run(measure_w7_flow(url, steps=sizes.w7_long))
     return {"W7_FLOW": a_step, "W7_FLOW_LAST": last}
+
+
+@cell("W7")
+def w7_graph(url: str, sizes: Sizes) -> Values:
+    a_step, last = asyncio.run(graphs.measure_long(url, steps=sizes.w7_long))
+    return {"W7_GRAPH": a_step, "W7_GRAPH_LAST": last}
 
 
 @cell("W7")

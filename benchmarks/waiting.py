@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 
 import psutil
 
@@ -54,6 +55,14 @@ async def flow_sleeps(seconds: float, due: float) -> None:
     await note_how_late(due)
 
 
+class Later(hf.Dag, registry=WAITING):
+    due: float
+
+    @hf.step
+    async def note_how_late(self) -> None:
+        _LATE_MS.append((time.time() - self.due) * 1000)
+
+
 def start_function(engine: hf.Engine, seconds: float) -> Awaitable[hf.Handle[None]]:
     return engine.start(sleeps, seconds)
 
@@ -61,6 +70,12 @@ def start_function(engine: hf.Engine, seconds: float) -> Awaitable[hf.Handle[Non
 def start_flow(engine: hf.Engine, seconds: float) -> Awaitable[hf.Handle[None]]:
     """A flow cannot ask for the time: it is told, and what its start takes is counted as late."""
     return engine.start(flow_sleeps, seconds, time.time() + seconds)
+
+
+def start_dag(engine: hf.Engine, seconds: float) -> Awaitable[hf.Handle[None]]:
+    """A DAG does not sleep, but may be started for a later time."""
+    due = datetime.now(UTC) + timedelta(seconds=seconds)
+    return engine.start(Later(due=due.timestamp()), at=due)
 
 
 async def wait_until_all_wait(engine: hf.Engine, runs: int) -> None:
