@@ -10,6 +10,7 @@ import time
 
 import holdfast as hf
 from benchmarks.echoes import ECHOES, RUN_ONE
+from holdfast.runtime.garbage import collect_less_often
 
 READY = "working"
 
@@ -50,6 +51,7 @@ async def _start_to_result(engine: hf.Engine, model: str, samples: int) -> tuple
 
 async def serve(url: str) -> None:
     """The other process."""
+    collect_less_often()  # as `holdfast worker` does
     async with hf.Engine(url, registry=ECHOES) as engine, engine.worker():
         print(READY, flush=True)
         await asyncio.Event().wait()

@@ -76,7 +76,7 @@ class PostgresStore:
         self._sessions: dict[str, Connection] = {}
         self._locked: set[str] = set()  # workers of this process whose session holds their lock
         self._listener: asyncio.Task[None] | None = None
-        self._ear = 0  # the server's number for our listening session, by which we know our own announcements
+        self._ear: Connection | None = None  # the session that listens, while there is one
         self._horizon = Horizon()
         self.round_trips = 0  # counted for the test that keeps them few
 
@@ -442,9 +442,14 @@ class PostgresStore:
             await failpoints.reach("announce.before")
         # Without parameters it is one message and nothing to plan: whoever waits for the hint has it a fifth sooner.
         # Never in the hot transaction, since it takes a database-wide lock at commit. It does not wait for the disk.
-        hints = "; ".join(f"NOTIFY holdfast, '{channel} {self._ear}'" for channel in sorted(channels))
-        async with self.connections.use() as connection:
-            await self._run(connection, "execute", hints)
+        hints = "; ".join(f"NOTIFY holdfast, '{channel}'" for channel in sorted(channels))
+        if (ear := self._ear) is not None:
+            # From the session that listens: the server then need not wake it to tell us what we said ourselves.
+            with translate(self.connections.shown):
+                await self._run(ear, "execute", hints)
+        else:
+            async with self.connections.use() as connection:
+                await self._run(connection, "execute", hints)
         if failpoints.armed:
             await failpoints.reach("announce.after")
 
@@ -458,20 +463,19 @@ class PostgresStore:
             gone = asyncio.Event()
             connection.add_termination_listener(lambda _: gone.set())
 
-            def hear(_connection: Connection, _pid: int, _channel: str, payload: str) -> None:
-                channel, _, ear = payload.partition(" ")
-                if ear != str(self._ear):  # what this process committed its observers know, and better
-                    heard(channel)
+            def hear(_connection: Connection, sender: int, _channel: str, payload: str) -> None:
+                if sender != connection.get_server_pid():  # what this process committed its observers know, and better
+                    heard(payload)
 
             try:
                 with translate(self.connections.shown):
                     await connection.add_listener("holdfast", hear)
-                self._ear = connection.get_server_pid()
+                self._ear = connection
                 heard("work")  # whatever was announced while nobody listened
                 heard("ended")
                 await gone.wait()
             finally:
-                self._ear = 0
+                self._ear = None
                 connection.terminate()
 
         async def keep_listening() -> None:

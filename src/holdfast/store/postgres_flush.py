@@ -39,6 +39,8 @@ from holdfast.store.shapes import (
     RUN_SHAPES,
     WORK_SHAPES,
     Pairs,
+    new_run,
+    new_work,
     run_shape,
     run_shape_of,
     work_shape,
@@ -100,9 +102,10 @@ def guarded_flush(changes: Changes, *, deletes: bool = True) -> tuple[str, list[
     """The statement for these changes and its arguments; without `deletes`, someone has made those already."""
     deleted = changes.deletes if deletes else {}
     runs, work = changes.updates.get(RUNS, []), changes.updates.get(WORK, [])
-    plain = not changes.updates and not deleted and not changes.presumes_no_holds
-    if plain and (first := _first_input(changes.inserts)):
-        return first
+    if not changes.updates and not deleted:
+        first = _first_item(changes.inserts) if changes.presumes_no_holds else _first_input(changes.inserts)
+        if first is not None:
+            return first
     statement = _Statement(_is_single(changes, deleted))
     if _concern_one_run(runs, work) and not deleted:
         end = _guard_one(statement, runs, work, presumes_no_holds=changes.presumes_no_holds)
@@ -211,6 +214,17 @@ def _insert(statement: _Statement, table: Table[Any], part: str, rows: list[Any]
 def _are_fresh(columns: Columns) -> bool:
     count = len(columns[0])
     return all([columns[place] == (value,) * count for place, value in _SPECIAL_PLACES])
+
+
+def _first_item(inserts: Mapping[Table[Any], list[Any]]) -> tuple[str, list[Any]] | None:
+    """The statement of a run that begins with one item, and with nothing else."""
+    if len(inserts) != 2 or len(inserts.get(RUNS, ())) != 1 or len(inserts.get(WORK, ())) != 1:
+        return None
+    ((run,), (item,)) = inserts[RUNS], inserts[WORK]
+    of_run, of_item = new_run(run), new_work(item)
+    if of_run is None or of_item is None or item.run != run.id:
+        return None
+    return _complete("lone_start", False), [*of_run, *of_item[1:]]
 
 
 def _first_input(inserts: Mapping[Table[Any], list[Any]]) -> tuple[str, list[Any]] | None:

@@ -266,6 +266,18 @@ a AS (SELECT true AS ok FROM ur)
 SELECT EXISTS (SELECT FROM a) AS ok, ARRAY[]::text[] AS runs, ARRAY[]::text[] AS work,
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
 
+-- name: lone_start
+-- A run that begins with one item, as most do: neither is written if something is held back.
+WITH nr AS (INSERT INTO runs ({newruns}, awaited, superseded) SELECT $?::text, $?::text, $?::text, $?::text, $?::text, $?::bigint,
+    $?::bytea, $?::text, $?::text, $?::text, $?::text, $?::int, $?::text, $?::bigint, $?::int, $?::int, $?::int, $?::bigint,
+    $?::bigint, $?::bigint, $?::bigint, $?::bigint, $?::text, $?::bigint, $?::bigint, $?::int, $?::int, false, false
+  WHERE NOT EXISTS (SELECT FROM holds) RETURNING id),
+nw AS (INSERT INTO work ({newwork}) SELECT nr.id, $?::text, $?::int, $?::text, $?::text, $?::text, $?::text, $?::int, $?::int,
+    $?::bigint, $?::text, $?::int, $?::smallint, $?::bigint, $?::text, $?::bytea, $?::text, $?::text, $?::text, $?::int, $?::int,
+    $?::bigint, $?::bigint FROM nr)
+SELECT EXISTS (SELECT FROM nr) AS ok, ARRAY[]::text[] AS runs, ARRAY[]::text[] AS work,
+  (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+
 -- name: lone_first_input
 -- The input that a decider's instance begins with, with nothing but its events; its key has the last word, and reading
 -- what was inserted makes the positions come after it.
