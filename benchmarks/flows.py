@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import holdfast as hf
-from benchmarks.throughput import Cost, last_to_first, seconds_of, working_engine
+from benchmarks.throughput import Cost, long_runs, seconds_of, working_engine
 from holdfast.authoring.registry import Registry
 
 COMPILED = Registry()
@@ -87,7 +87,4 @@ async def measure_w7_flow(url: str, *, steps: int = 10_000) -> tuple[float, floa
     """Milliseconds a step of one long run, and its last 500 steps to its first 500."""
     async with working_engine(url, COMPILED) as engine:
         await engine.run(chain, 100)
-        _STEP_TIMES.clear()
-        with Cost.of(steps) as cost:
-            await engine.run(timed_chain, steps)
-    return cost.wall_ms, last_to_first(_STEP_TIMES)
+        return await long_runs(lambda: engine.run(timed_chain, steps), steps, _STEP_TIMES)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypedDict
 
 import holdfast as hf
 from benchmarks.stored import stored_bytes
-from benchmarks.throughput import Cost, last_to_first, working_engine
+from benchmarks.throughput import Cost, long_runs, working_engine
 from benchmarks.waiting import wait_until_all_wait
 from holdfast.authoring.registry import Registry
 
@@ -198,9 +198,7 @@ async def measure_long(url: str, *, steps: int = 10_000) -> tuple[float, float]:
     short, long = loop_graph(100, registry, []), loop_graph(steps, registry, times)
     async with working_engine(url, registry) as engine:
         await engine.run(short, {"n": 0})
-        with Cost.of(steps) as cost:
-            await engine.run(long, {"n": 0})
-    return cost.wall_ms, last_to_first(times)
+        return await long_runs(lambda: engine.run(long, {"n": 0}), steps, times)
 
 
 async def measure_chain(url: str, *, length: int = 100, warm_up: int = 2, runs: int = 5) -> Cost:
