@@ -16,6 +16,10 @@ import msgspec
 REPR_LIMIT_BYTES = 1024
 _MANY = 50
 
+# Of these Python's own repr is short and plain.
+_AS_THEY_ARE = frozenset({bool, float, type(None)})
+_LARGE = 10**REPR_LIMIT_BYTES
+
 _short = reprlib.Repr()
 _short.maxlevel = 4
 _short.maxstring = _short.maxlong = _short.maxother = REPR_LIMIT_BYTES
@@ -53,7 +57,8 @@ class Meter(msgspec.Struct, eq=False, gc=False):
 
     def saw(self, value: Any) -> None:
         """Note what came back, shortened; a repr that raises is the user's and no failure."""
-        if value is None or value is True or value is False:
+        kind = type(value)
+        if kind in _AS_THEY_ARE or (kind is int and -_LARGE < value < _LARGE):
             self.returned = repr(value)
             return
         try:

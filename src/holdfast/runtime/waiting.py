@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from holdfast.batches import turn_of_the_loop
 
@@ -23,3 +24,18 @@ async def behind_others(turns: int = 16) -> None:
     """Let what is ready go first, and what follows from it at once: a claim, its action, the commit of its result."""
     for _ in range(turns):
         await turn_of_the_loop()
+
+
+async def until_it_rests(count: Callable[[], int], still: int = 4, longest: int = 100) -> None:
+    """Until a number has stayed as it is for some turns of the loop, or so many have passed.
+
+    Not a sleep: no timer of the loop is shorter than a millisecond, which is long when nothing else is left to do.
+    """
+    before, unchanged = count(), 0
+    for _ in range(longest):
+        await turn_of_the_loop()
+        now = count()
+        unchanged = unchanged + 1 if now == before else 0
+        if unchanged == still:
+            return
+        before = now

@@ -50,7 +50,7 @@ from holdfast.runtime.projection_runner import ProjectionRunner
 from holdfast.runtime.room import Room
 from holdfast.runtime.system import Within
 from holdfast.runtime.threads import ThreadSlots
-from holdfast.runtime.waiting import behind_others, either
+from holdfast.runtime.waiting import behind_others, either, until_it_rests
 from holdfast.store.contract import ClaimRequest, Store
 
 log = logging.getLogger("holdfast.worker")
@@ -306,7 +306,7 @@ class Worker:
                 # Slots become free one by one under load; waiting a moment lets one claim serve many.
                 await either(self._wake, self._poll_seconds())
                 if not self._leaving:
-                    await asyncio.sleep(0.001)
+                    await until_it_rests(lambda: self.free)
                 continue
             await either(self._wake, self._poll_seconds())
 
