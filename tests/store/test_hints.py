@@ -38,6 +38,31 @@ async def test_k11_an_announcement_reaches_the_others_and_not_its_sender(shared_
         assert we == before
 
 
+async def test_k11_on_postgresql_an_announcement_wakes_no_session_of_its_sender(postgres_url: str) -> None:
+    """It comes from the session that listens; while there is none, from any other."""
+    async with Site("postgresql", postgres_url).opened() as store:
+        assert isinstance(store, PostgresStore)
+        heard: list[tuple[str, int]] = []
+        witness = await store.connections.connect()
+        try:
+            await witness.add_listener("holdfast", lambda _ear, sender, _channel, said: heard.append((said, sender)))
+            await store.announce(frozenset({"work"}))
+            await until(lambda: len(heard) == 1, "it is heard before anybody of ours listens")
+            await store.listen(lambda channel: None)
+            session = (await until(lambda: store._ear, "our session listens")).get_server_pid()
+            await store.announce(frozenset({"ended"}))
+            await until(lambda: len(heard) == 2, "it is heard")
+            assert heard[1] == ("ended", session)
+            await witness.execute("SELECT pg_terminate_backend($1)", session)
+            await until(lambda: store._ear is None or store._ear.get_server_pid() != session, "the loss is noticed")
+            await store.announce(frozenset({"work"}))
+            await until(lambda: len(heard) == 3, "it is heard from another session")
+            assert heard[2][0] == "work"
+            assert heard[2][1] != session
+        finally:
+            await witness.close()
+
+
 async def _write(store: object) -> None:
     """On SQLite the bell says when to look, and what is seen is that somebody has written."""
     if isinstance(store, sqlite.SqliteStore):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import threading
 import time
 from contextlib import AsyncExitStack
@@ -34,6 +35,37 @@ class Gauge:
     def __exit__(self, *exc: object) -> None:
         with self._lock:
             self.inside -= 1
+
+
+class WatchedSelector(selectors.DefaultSelector):
+    """Counts how often the loop had nothing to do and waited for a time to come."""
+
+    waits = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.waits += timeout is None or timeout > 0
+        return super().select(timeout)
+
+
+def test_slots_that_become_free_together_are_filled_without_a_pause() -> None:
+    """While there is a backlog and nothing runs, the worker claims: it does not wait for a millisecond first."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def quick() -> None: ...
+
+    async def crowd() -> int:
+        async with engine_on("memory://", registry=registry) as engine:
+            handles = [await engine.start(quick) for _ in range(200)]
+            async with engine.worker(concurrency=10):
+                await handles[0].result()
+                before = selector.waits
+                await asyncio.gather(*(handle.result() for handle in handles))
+                return selector.waits - before
+
+    selector = WatchedSelector()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        assert runner.run(crowd()) == 0
 
 
 async def test_concurrency_is_a_limit_and_is_used(url: str) -> None:

@@ -306,7 +306,9 @@ class Worker:
                 # Slots become free one by one under load; waiting a moment lets one claim serve many.
                 await either(self._wake, self._poll_seconds())
                 if not self._leaving:
-                    await until_it_rests(lambda: self.free)
+                    await until_it_rests(lambda: len(self._running))
+                    if self._running:
+                        await asyncio.sleep(0.001)
                 continue
             await either(self._wake, self._poll_seconds())
 

@@ -217,6 +217,73 @@ async def test_i11_a_flush_that_presumes_no_holds_fails_while_there_is_one(site:
         assert await store.flush(change(insert=new)) == frozenset()
 
 
+@pytest.mark.parametrize(
+    ("run", "item"),
+    [
+        ({}, {}),
+        ({"result": b"1"}, {}),
+        ({"parent": "p", "depth": 1, "awaited": True}, {}),
+        ({}, {"policy": "{}", "timeout": 5}),
+        ({}, {"run": "of another"}),
+    ],
+    ids=["plain", "ended", "a child", "with a policy", "of another run"],
+)
+async def test_k1_a_start_alone_is_written_as_it_is(site: Site, run: dict[str, Any], item: dict[str, Any]) -> None:
+    """A run and its first item, each column another value, with what is nearly always left open and without."""
+    begun = a_run(
+        key="ключ",
+        status="pending",
+        version=2,
+        input=b"\x00\xff",
+        codec="msgpack",
+        input_digest="digest",
+        on_failure="pause",
+        queue="q",
+        priority=-3,
+        tags='{"a":"ü"}',
+        token=7,
+        remaining=3,
+        active=1,
+        gave_up=4,
+        entries=5,
+        due=6,
+        created=8,
+        started=9,
+        updated=10,
+        signature="s",
+        adopted=11,
+        base=12,
+        mailbox=13,
+    )
+    first = a_work(
+        kind="turn",
+        name="другой",
+        status="leased",
+        required=2,
+        completed=14,
+        token=15,
+        queue="w",
+        priority=16,
+        gate=2,
+        due=17,
+        worker="worker",
+        payload=b"p",
+        codec="msgpack",
+        parents="[]",
+        ancestry="a",
+        failures=18,
+        losses=19,
+        created=20,
+        started=21,
+    )
+    begun, first = replace(begun, **run), replace(first, **item)
+    async with site.opened(VirtualClock()) as store:
+        await settle(store)
+        assert await store.flush(change(insert=(begun, first), presumes_no_holds=True)) == frozenset()
+        stored = await every_row(store)
+    assert (stored["runs"], stored["work"]) == ([begun], [first])
+
+
 @pytest.mark.parametrize("with_item", [False, True])
 async def test_i11_a_step_that_presumes_no_holds_is_kept_out_by_one(site: Site, with_item: bool) -> None:
     """A step of one run, with an item that it settles or without: all of it is written, or none."""
