@@ -106,7 +106,8 @@ class Coordinator:
 
     def submit(self, operation: Operation) -> asyncio.Future[Any]:
         """Apply one operation; the future has its result once it is committed."""
-        loop = asyncio.get_running_loop()
+        if (loop := self._loop) is None:  # always the same, and on Python 3.11 asking which is a system call
+            loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = asyncio.Future(loop=loop)
         if self._closed:
             future.set_exception(EngineClosed("the engine is closed and takes no more operations"))

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-from asyncio import _get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
@@ -46,6 +45,7 @@ from holdfast.runtime.counting import Counting
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.flow_log import write_flow_log
 from holdfast.runtime.graph_listening import GraphListening
+from holdfast.runtime.place import Place
 from holdfast.runtime.stores import DEFAULT_URL, as_url, check_transactional, open_store, redacted
 from holdfast.runtime.stray_events import StrayEventKeeper
 from holdfast.runtime.system import System, real_system
@@ -108,8 +108,7 @@ class Engine(Deciding, Projecting, Operating):
         self._levels = t.Levels(self.metrics)
         self._given_store = store
         self._store: Store | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # that it was opened on
-        self._pid = 0  # and in which process
+        self._place: Place | None = None  # in which it was opened
         self._coordinator: Coordinator | None = None
         self._watch: Watch | None = None
         self._announcer: Announcer | None = None
@@ -140,7 +139,7 @@ class Engine(Deciding, Projecting, Operating):
     async def open(self, *, migrate: bool = True) -> None:
         """Connect, check that the database is ours, and bring its schema up to date unless told to leave it."""
         refuse_inside_a_workflow()
-        if self._loop is not None and self._loop.is_closed():
+        if self._place is not None and self._place.loop.is_closed():
             self._forget()
         if self._coordinator is not None:
             raise UsageError("the engine is open already", hint="open it once and share it in this process")
@@ -171,7 +170,7 @@ class Engine(Deciding, Projecting, Operating):
             store_timeout_seconds=self.settings.store_timeout_seconds,
         )
         self._store, self._coordinator = store, coordinator
-        self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
+        self._place = Place()
         if not self.codecs.are_ours:
             quoting.forbid_for(self)
         self._watch = Watch(store, coordinator.cache.run_row)
@@ -203,7 +202,7 @@ class Engine(Deciding, Projecting, Operating):
 
     async def close(self) -> None:
         """Stop local workers, finish what was submitted, and disconnect."""
-        if self._loop is not None and self._loop.is_closed():
+        if self._place is not None and self._place.loop.is_closed():
             self._forget()
         if self._coordinator is None:
             return
@@ -227,7 +226,7 @@ class Engine(Deciding, Projecting, Operating):
     def _forget(self) -> None:
         """It is closed, or its event loop is, and with that all that it had there."""
         self._workers.clear()
-        self._store = self._coordinator = self._watch = self._announcer = self._loop = None
+        self._store = self._coordinator = self._watch = self._announcer = self._place = None
         quoting.allow_for(self)
 
     def _heard(self, channel: str) -> None:
@@ -246,19 +245,9 @@ class Engine(Deciding, Projecting, Operating):
     @property
     def store(self) -> Store:
         refuse_inside_a_workflow()
-        if self._store is None:
+        if self._store is None or self._place is None:
             raise EngineClosed("the engine is not open", hint="use `async with engine:` around it")
-        if os.getpid() != self._pid:
-            raise UsageError(
-                "the engine was opened before this process was forked: two would share its connections and its answers",
-                hint="open an engine in each process, after the fork",
-            )
-        if (here := _get_running_loop()) is not self._loop and here is not None:
-            raise UsageError(
-                "the engine was opened on another event loop, whose tasks would answer here",
-                hint="use it on the loop that opened it; for other threads, and where each call has a loop of its own, "
-                "share one `hf.Engine(url).blocking()`",
-            )
+        self._place.check()
         if self._store.kind == "sqlite" and is_running() and current().transactional:
             raise UsageError(
                 f"{current().node.name} is transactional and used the engine: on SQLite its transaction holds the one "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import os
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +37,32 @@ class FixedRandomness:
 
     def random(self) -> float:
         return self.value
+
+
+def test_a_fork_does_not_go_on_with_the_numbers_of_its_parent() -> None:
+    """They are drawn many at a time: two processes that made the same ids would be taken for one."""
+    randomness = SystemRandomness()
+    randomness.random()  # there are some in stock now
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, repr([randomness.random() for _ in range(200)]).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        drawn_there = ast.literal_eval(told.read())
+    os.waitpid(child, 0)
+    drawn_here = [randomness.random() for _ in range(200)]
+    assert len(drawn_there) == 200
+    assert not set(drawn_here) & set(drawn_there)
+
+
+def test_random_numbers_are_spread_over_the_unit_interval_and_each_is_given_once() -> None:
+    drawn = [SystemRandomness().random() for _ in range(10_000)]
+    assert len(set(drawn)) == 10_000
+    assert 0 <= min(drawn) < 0.01
+    assert 0.99 < max(drawn) < 1
+    assert sum(drawn) / 10_000 == pytest.approx(0.5, abs=0.05)
 
 
 def test_an_id_is_a_uuid7_of_the_clocks_millisecond() -> None:

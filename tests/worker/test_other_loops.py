@@ -62,6 +62,28 @@ def test_g9_it_may_be_opened_again_on_the_next_loop() -> None:
     assert [asyncio.run(use()) for _ in range(2)] == [3, 3]
 
 
+@pytest.mark.parametrize("use", USES)
+def test_g9_on_another_loop_of_the_same_thread_it_is_refused_as_well(use: str) -> None:
+    """The loop that it was opened on is there and does not run: only the thread is the same."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def pay(amount: int) -> int:
+        return amount
+
+    engine = hf.Engine("memory://", registry=registry)
+    with asyncio.Runner() as first:
+        first.run(engine.open())
+        handle = first.run(engine.start(pay, 1))
+
+        async def using() -> None:
+            await USES[use](engine, handle)
+
+        with asyncio.Runner() as second, pytest.raises(hf.UsageError, match=r"another event loop.*blocking"):
+            second.run(using())
+        first.run(engine.close())
+
+
 @pytest.mark.parametrize("then", ["open", "close"])
 def test_g9_one_that_was_left_open_can_be_opened_or_closed_when_its_loop_is_gone(tmp_path: Path, then: str) -> None:
     registry = hf.Registry()

@@ -58,7 +58,7 @@ from holdfast.runtime.folds import submit
 from holdfast.runtime.instance_work import InstanceWork
 from holdfast.runtime.interrupts import is_ctrl_c
 from holdfast.runtime.invocation import Invocation, Steps, Unrepeatable, invocation_of
-from holdfast.runtime.outcome import Meter, metered
+from holdfast.runtime.outcome import Meter, ThreadClock, metered
 from holdfast.runtime.process_call import call_in_process
 from holdfast.runtime.processes import ProcessDied, ProcessSlots, RemoteFailure
 from holdfast.runtime.stores import check_transactional
@@ -140,6 +140,7 @@ class AttemptRunner:
         self._shows_values = codecs.default.tag in DEFAULT_CODECS  # no repr in the clear beside an encrypted result
         self._payload_limit_bytes = payload_limit_bytes
         self._steps = Steps(definitions, codecs)
+        self._thread_clock = ThreadClock()  # of the thread that this worker's event loop runs in
         self._flows = FlowWork(
             store=store, coordinator=coordinator, definitions=definitions, codecs=codecs, limit=payload_limit_bytes
         )
@@ -322,7 +323,8 @@ class AttemptRunner:
             if invocation.is_async:
                 entered_as = current_context.set(context)  # `entered`, without its three calls
                 try:
-                    value = await (metered(meter, invocation.call()) if attempt.metered else invocation.call())
+                    call = invocation.call()
+                    value = await (metered(meter, call, self._thread_clock) if attempt.metered else call)
                 finally:
                     current_context.reset(entered_as)
             else:
@@ -379,7 +381,7 @@ class AttemptRunner:
         answer = await self._threads.run(_in_context, context, attempt.meter, condition)
         if inspect.isawaitable(answer):
             with entered(context):
-                answer = await metered(attempt.meter, answer)
+                answer = await metered(attempt.meter, answer, self._thread_clock)
         return answer
 
     def _context(self, attempt: Attempt, invocation: Invocation, tx: Any = None) -> Context:

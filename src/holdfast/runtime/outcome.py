@@ -15,6 +15,8 @@ import msgspec
 
 REPR_LIMIT_BYTES = 1024
 _MANY = 50
+MOMENT_SECONDS = 0.0001  # so short a stretch of code is taken to have computed all the while
+FRESH_SECONDS = 0.001  # after that, what a thread had used when it was asked is out of date
 
 # Of these Python's own repr is short and plain.
 _AS_THEY_ARE = frozenset({bool, float, type(None)})
@@ -77,19 +79,51 @@ class Meter(msgspec.Struct, eq=False, gc=False):
         return _encode(outcome)
 
 
+class ThreadClock:
+    """How long stretches of code on one thread computed, at the price of looks at the wall clock.
+
+    To ask the system what a thread has used takes as long as ten such looks, and longer than most stretches between two
+    pauses of a coroutine. So who ran for a moment is taken to have computed all the while. Who ran for longer can have
+    used no more than the thread has since it was last asked, which is hardly ever longer ago than FRESH_SECONDS before
+    he began: as much may be counted too much, and never more than went by.
+    """
+
+    __slots__ = ("_asked_at", "_processor", "_used", "_wall")
+
+    def __init__(
+        self, wall: Callable[[], float] = time.perf_counter, processor: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._wall = wall
+        self._processor = processor
+        self._asked_at = float("-inf")
+        self._used = 0.0
+
+    def begin(self) -> float:
+        """The beginning of a stretch, to be told at its end."""
+        began = self._wall()
+        if began - self._asked_at > FRESH_SECONDS:
+            self._asked_at, self._used = began, self._processor()
+        return began
+
+    def used_since(self, began: float) -> float:
+        """What this thread has used since a stretch began."""
+        took = self._wall() - began
+        return took if took < MOMENT_SECONDS else min(took, self._processor() - self._used)
+
+
 @types.coroutine
-def metered(meter: Meter, awaitable: Awaitable[Any]) -> Generator[Any, Any, Any]:
+def metered(meter: Meter, awaitable: Awaitable[Any], clock: ThreadClock) -> Generator[Any, Any, Any]:
     """Await it, and count the time that it runs: only that between its own pauses, not what others do meanwhile."""
-    inner, thread_time = awaitable.__await__(), time.thread_time
+    inner = awaitable.__await__()
     thrown: BaseException | None = None
     while True:
-        began = thread_time()
+        began = clock.begin()
         try:
             pause = inner.send(None) if thrown is None else inner.throw(thrown)
         except StopIteration as done:
             return done.value
         finally:
-            meter.cpu_seconds += thread_time() - began
+            meter.cpu_seconds += clock.used_since(began)
         thrown = None
         try:
             yield pause

@@ -60,6 +60,12 @@ class RealClock:
         return time.time_ns() // 1000
 
 
+_BYTES, _DRAWS = 7, 64  # so many numbers for one system call
+_drawn: list[float] = []  # and not given out yet
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drawn.clear)  # or a fork would go on with the same numbers
+
+
 class SystemRandomness:
     """Randomness from the operating system: `random.seed` in user code and a fork leave it alone."""
 
@@ -67,7 +73,16 @@ class SystemRandomness:
 
     def random(self) -> float:
         """From 0 to below 1, as `random.SystemRandom` gives it, whose module is large and else of no use here."""
-        return (int.from_bytes(os.urandom(7)) >> 3) * _FRACTION
+        try:
+            return _drawn.pop()
+        except IndexError:
+            chance = os.urandom(_BYTES * _DRAWS)
+            fresh = [
+                (int.from_bytes(chance[at : at + _BYTES]) >> 3) * _FRACTION for at in range(0, len(chance), _BYTES)
+            ]
+            number = fresh.pop()  # before others have them: another thread may be quicker
+            _drawn.extend(fresh)
+            return number
 
 
 class RealIds:

@@ -35,6 +35,7 @@ class Watch:
         self._came = 0
         self._for_others = 0  # who waits for something else than that a run has settled
         self._hint = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._poller: asyncio.Task[None] | None = None
         self._unknown: set[str] = set()  # runs to look for: one statement for all who ask at the same moment
         self._looker: asyncio.Task[frozenset[str] | None] | None = None
@@ -76,7 +77,8 @@ class Watch:
 
         `settled` says that only runs that have ended or are paused can be as wanted: others are not asked for then.
         """
-        loop = asyncio.get_running_loop()
+        if (loop := self._loop) is None:  # always the same
+            loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[Run] = loop.create_future()
         self._came += 1
         self._waiting.setdefault(run, []).append((wanted, future, self._came))

@@ -102,6 +102,7 @@ class Worker:
         self._backlog = self._seen_ready = self._stopping = False
         self._own = OwnLeases()
         self._look_now, self._hurry = asyncio.Event(), asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop  # from the start on
         self._loops: list[asyncio.Task[None]] = []
         self._threads = ThreadSlots(settings.threads, when_abandoned=partial(self._levels.change, t.ABANDONED_THREADS))
         self._processes = ProcessSlots(settings.processes, when_died=partial(metrics.count, t.PROCESS_DEATHS))
@@ -169,6 +170,7 @@ class Worker:
 
     async def start(self) -> None:
         """Enroll, take over from workers that are provably dead, and begin to claim."""
+        self._loop = asyncio.get_running_loop()
         await self._enroll()
         try:
             await self._caretaker.begin(self.id)
@@ -186,7 +188,7 @@ class Worker:
             "projections": self.projections.tend,
             "streams": self.projections.watch,
         }
-        create_task = asyncio.get_running_loop().create_task
+        create_task = self._loop.create_task
         self._loops = [
             create_task(keep_going(name, each, self, self._clock, self._metrics), name=f"holdfast-{name}")
             for name, each in loops.items()
@@ -391,7 +393,7 @@ class Worker:
                 self._next[key] = handed
             return
         attempt = self._running[key] = Attempt(work, handed.run)
-        attempt.task = asyncio.get_running_loop().create_task(self._run_chain(attempt, key))
+        attempt.task = self._loop.create_task(self._run_chain(attempt, key))
         attempt.task.add_done_callback(lambda _: self._end_chain(attempt, key))
 
     def _leave(self, attempt: Attempt, key: Item) -> bool:
