@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from holdfast.runtime.postgres_server import PostgresServer
+from tests.support import variants
 from tests.support.minutes import MinutesPerArea
 from tests.support.pgbouncer import PgBouncer, find_pgbouncer
 from tests.support.postgres import EXTERNAL_URL_VARIABLE, Databases, ExternalServer, external_url, server_settings
@@ -23,7 +24,13 @@ hypothesis.settings.register_profile("holdfast", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("holdfast")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(variants.OPTION, type=int, default=1, metavar="N", help="of the variants of each test, one in N")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if (one_in := config.getoption(variants.OPTION)) > 1:
+        config.pluginmanager.register(variants.SomeVariants(one_in, variants.commit()), "some-variants")
     config.pluginmanager.register(MinutesPerArea(), "minutes-per-area")
     config.pluginmanager.register(MissedDeadlines(), "missed-deadlines")
 

@@ -19,6 +19,7 @@ from tests.deciders import oracle, tills
 from tests.deciders.conftest import Stage
 from tests.deciders.till_processes import ACKNOWLEDGED, BEGUN, HANDLED, Deed, Mother, read_journal
 from tests.deciders.tills import Deposit, Till, Withdraw
+from tests.support.pace import longer
 from tests.worker.support import PATIENT, assert_sound, until
 
 SEED = int(os.environ.get("PROCESS_TEST_SEED", str(random.SystemRandom().randrange(10**9))))
@@ -145,7 +146,7 @@ async def test_g1_g9_i7_what_a_killed_worker_held_goes_on_with_the_others_at_onc
         lost = [row for each in books.values() for row in each.work if row["status"] == "lost"]
         again = _explained_by(victim, read_journal(journal), lost, books)
         print(f"{len(given)} inputs, {len(lost)} leases lost, {again} executions again, all done after {took:.2f} s")
-        assert took < GOES_ON_WITHIN_SECONDS < PATIENT["lease_seconds"]
+        assert took < min(longer(GOES_ON_WITHIN_SECONDS), PATIENT["lease_seconds"] / 2)
         await assert_sound(engine)
 
 

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from tests.docs.documents import ROOT, environment, run_program
+from tests.support.pace import longer
 
 EXAMPLES = ROOT / "examples"
 QUICK = ("--orders", "8", "--pace", "0.3")
@@ -27,7 +28,8 @@ def test_hello_runs_once_for_each_name(tmp_path: Path) -> None:
 
 def test_g1_somebody_who_signs_up_is_reminded_and_approved_although_the_program_was_killed(tmp_path: Path) -> None:
     """G1, G5, I54: one account, each reminder once, and the decision of another process arrives once."""
-    sign_up = [sys.executable, str(EXAMPLES / "onboarding.py"), "Ada", "--patience", "1.0"]
+    patience = f"{longer(1.0):.1f}"
+    sign_up = [sys.executable, str(EXAMPLES / "onboarding.py"), "Ada", "--patience", patience]
     with subprocess.Popen(sign_up, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         first = [process.stdout.readline() for _ in range(2)]
@@ -37,7 +39,7 @@ def test_g1_somebody_who_signs_up_is_reminded_and_approved_although_the_program_
     with subprocess.Popen(sign_up, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "  reminder sent: may Ada join?\n"
-        decide = (EXAMPLES / "onboarding.py", "Ada", "--patience", "1.0", "--approve")
+        decide = (EXAMPLES / "onboarding.py", "Ada", "--patience", patience, "--approve")
         assert "\nDelivered(" in run_program(*decide, folder=tmp_path)
         rest = process.stdout.read()
         assert "\nDelivered(" in run_program(*decide, folder=tmp_path)  # the same id: nothing changes

@@ -15,6 +15,7 @@ import holdfast as hf
 from holdfast.core.rows import COMPLETED, FAILED, LEASED, LOST, Work
 from holdfast.store.contract import FindRuns
 from tests.endtoend.programs import app, journal
+from tests.support.pace import longer
 from tests.worker.support import Processes, assert_sound, work_of
 
 GOES_ON_WITHIN_SECONDS = 2.0
@@ -91,6 +92,11 @@ class Crowd:
             f"{recorded[LOST]} lost; {len(self.kills)} kills and {len(self.restarts)} restarts met "
             f"{self.leased_at_a_crash} leases; {again} executions again"
         )
+        status = {(row.run, row.node, row.attempt): row.status for row in work}
+        told = {
+            deed: (count, status.get(deed)) for deed, count in executions.items() if count > 1 or deed not in status
+        }
+        print(f"more than once: {told}")
         assert set(recorded) <= {COMPLETED, FAILED, LOST}
         assert len(self.kills) >= 3, "too few kills to show anything"
         for row in work:
@@ -126,7 +132,7 @@ class Crowd:
         assert gaps, "no kill met a running step"
         gaps.sort()
         print(f"{len(gaps)} steps went on after a kill, median {gaps[len(gaps) // 2]:.2f} s, worst {gaps[-1]:.2f} s")
-        assert gaps[-1] < GOES_ON_WITHIN_SECONDS
+        assert gaps[-1] < min(longer(GOES_ON_WITHIN_SECONDS), SETTINGS["lease_seconds"] / 2)
 
 
 def _is_right(attempts: list[Work], nodes: int) -> None:
