@@ -49,7 +49,7 @@ from holdfast.store.contract import (
 )
 from holdfast.store.file_bell import FileBell
 from holdfast.store.listing import Listing, found_in_sqlite
-from holdfast.store.sqlite_locks import FileLock, WorkerLocks
+from holdfast.store.sqlite_locks import WorkerLocks, WriteLock
 from holdfast.store.sqlite_log import LogRoom
 from holdfast.store.sqlite_schema import check_database, is_current, migrate_database, translate
 from holdfast.store.sqlite_transaction import SqliteTransaction
@@ -90,7 +90,7 @@ class SqliteStore:
         self._timeout = timeout_seconds
         self._sql = statements("sqlite")
         self._listing = Listing("sqlite")
-        self._lock = FileLock(f"{path}-holdfast-lock")
+        self._lock = WriteLock(f"{path}-holdfast-lock")
         self._worker_locks = WorkerLocks(path)
         self._bell = FileBell(self._lock.path)
         self._log_room = LogRoom(self.path)

@@ -1,8 +1,9 @@
 """Operating-system locks beside a SQLite file.
 
 SQLite up to 3.51.2 can corrupt a WAL database when two connections write or checkpoint at the same
-instant, so every write transaction of every process also holds `<file>-holdfast-lock`. And a worker
-holds `<file>-worker-<id>` for as long as it lives: whoever can lock that file has proved it dead.
+instant, so every write transaction of every process also holds `<file>-holdfast-lock`, which processes take
+in turn: who waits for it holds `<file>-holdfast-turn`. And a worker holds `<file>-worker-<id>` for as long as
+it lives: whoever can lock that file has proved it dead.
 
 `flock` locks belong to an open file, not to a process, so two engines in one process exclude each
 other as two processes do. They vanish with the process, whatever killed it.
@@ -28,6 +29,8 @@ except ImportError:  # pragma: no cover - not a POSIX system: leases alone decid
 PROVABLE = _posix is not None
 
 LONGEST_ID = 100
+PATIENCE_SECONDS = 0.2  # for who has the turn: perhaps it stands still
+SHORTEST_PAUSE, PAUSE, LONGEST_PAUSE = 0.0001, 0.0002, 0.005
 
 
 class FileLock:
@@ -59,17 +62,6 @@ class FileLock:
             return False
         return True
 
-    def lock(self, timeout_seconds: float, clock: Clock, sleep: Callable[[float], None]) -> bool:
-        """Take the lock, waiting for it. False when the time is up. Blocks: only for the writer thread."""
-        deadline = clock.monotonic() + timeout_seconds
-        pause = 0.0002
-        while not self.try_lock():
-            if clock.monotonic() > deadline:
-                return False
-            sleep(pause)
-            pause = min(pause * 1.5, 0.005)
-        return True
-
     def unlock(self) -> None:
         if _posix is not None and self._fd is not None:
             _posix.flock(self._fd, _posix.LOCK_UN)
@@ -78,6 +70,56 @@ class FileLock:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+class WriteLock:
+    """The lock of the one writer, which goes round.
+
+    A process that commits without a pause takes it again in the very moment in which it gives it back. Somebody who
+    only looks from time to time whether it is free could wait for half a minute, be told that the store is not there,
+    and do again what it had done. So who waits takes the turn, and nobody else takes the lock meanwhile.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = FileLock(path)
+        self._turn = FileLock(f"{path.removesuffix('-lock')}-turn")
+
+    def try_lock(self) -> bool:
+        """Take the lock if it is free and nobody waits for it."""
+        self._lock.open()
+        if not self._turn.try_lock():
+            return False
+        try:
+            return self._lock.try_lock()
+        finally:
+            self._turn.unlock()
+
+    def lock(self, timeout_seconds: float, clock: Clock, sleep: Callable[[float], None]) -> bool:
+        """Take the lock, waiting for it. False when the time is up. Blocks: only for the writer thread."""
+        began = clock.monotonic()
+        pause = PAUSE
+        has_turn = False
+        try:
+            while True:
+                has_turn = has_turn or self._turn.try_lock()
+                waited = clock.monotonic() - began
+                if (has_turn or waited > PATIENCE_SECONDS) and self._lock.try_lock():
+                    return True
+                if waited > timeout_seconds:
+                    return False
+                sleep(SHORTEST_PAUSE if has_turn else pause)  # nobody gets on while who has the turn sleeps
+                pause = min(pause * 1.5, LONGEST_PAUSE)
+        finally:
+            if has_turn:
+                self._turn.unlock()
+
+    def unlock(self) -> None:
+        self._lock.unlock()
+
+    def close(self) -> None:
+        self._lock.close()
+        self._turn.close()
 
 
 class WorkerLocks:
