@@ -20,6 +20,7 @@ import pytest
 import holdfast as hf
 from holdfast.runtime.postgres_server import PostgresServer
 from tests.badinput.checks import DEADLINE_SECONDS, nothing_written, refused
+from tests.support.pace import longer
 
 registry = hf.Registry()
 NOBODY = 65534
@@ -31,8 +32,8 @@ async def greet(name: str) -> str:
 
 
 def impatient(url: str, **settings: Any) -> hf.Engine:
-    """An engine that gives a missing database a quarter of a second."""
-    quick = {"store_timeout_seconds": 0.25, "poll_seconds": 0.05, "sweep_seconds": 0.1}
+    """An engine that gives a missing database a quarter of a second, and one that is there the time that it needs."""
+    quick = {"store_timeout_seconds": longer(0.25), "poll_seconds": 0.05, "sweep_seconds": 0.1}
     return hf.Engine(url, registry=registry, **(quick | settings))
 
 
