@@ -10,19 +10,27 @@ from holdfast.batches import Commit
 log = logging.getLogger("holdfast.coordinator")
 
 Observer = Callable[[Commit], None]
+Herald = Callable[[Commit], bool]  # whether it has something to send, and a task that does so
 
 
 class Audience:
     """Tells everybody of every commit once, each list in the order of the commits."""
 
     def __init__(self) -> None:
-        self.heralds: list[Observer] = []  # hints to other processes are on their way while the callers here go on
+        self.heralds: list[Herald] = []  # hints to other processes are on their way while the callers here go on
         self.observers: list[Observer] = []
         self.spectators: list[Observer] = []  # what counts and logs, which no operation depends on
         self.untold: list[Commit] = []  # spectators have not heard of these
 
-    def herald(self, commit: Commit) -> None:
-        _tell(self.heralds, commit)
+    def herald(self, commit: Commit) -> bool:
+        """Whether a hint is about to leave, if its task is let run."""
+        leaves = False
+        for observer in self.heralds:
+            try:
+                leaves = observer(commit) or leaves
+            except Exception:
+                log.exception("an observer of commits raised")
+        return leaves
 
     def tell(self, commit: Commit, *, another_follows: bool) -> None:
         """Spectators hear of it now, or if another one follows at once, while the store writes that one."""

@@ -294,7 +294,10 @@ class Coordinator:
                 # Whoever was handed something over comes back with it, and waits for this process meanwhile.
                 self._handed = len(getattr(fast[0].result, "handed", ()))
                 soon = is_drained and len(fast) == 1 and self._handed > 0
-                self._commit(fast, decided.view, changes, spent, locked=False, another_follows=soon)
+                commit = self._remember(fast, decided.view, changes, spent, locked=False)
+                if self.audience.herald(commit):  # it goes out now, and not behind all that follows from this here
+                    await turn_of_the_loop()
+                self._tell(fast, commit, another_follows=soon)
                 return slow
             decided = None
             for run in missed:
@@ -376,7 +379,7 @@ class Coordinator:
                     aside |= again
                     continue
                 spent.write = self._clock.monotonic() - started - spent.load - spent.decide
-                self._commit(batch, view, changes, spent, locked=True)
+                self._commit(batch, view, changes, spent)
                 return
             except StoreUnavailable as error:
                 self.cache.clear()
@@ -568,26 +571,26 @@ class Coordinator:
 
         def committed() -> None:
             spent.write = self._clock.monotonic() - started - spent.load - spent.decide
-            self._commit([item], view, changes, spent, locked=True)
+            self._commit([item], view, changes, spent)
 
         return item.result, committed
 
     # -- afterwards
 
-    def _commit(
-        self,
-        batch: list[Submitted],
-        view: View,
-        changes: Changes,
-        spent: Spent,
-        *,
-        locked: bool,
-        another_follows: bool = False,
-    ) -> None:
+    def _commit(self, batch: list[Submitted], view: View, changes: Changes, spent: Spent) -> None:
+        """All that follows a commit of the locked path."""
+        commit = self._remember(batch, view, changes, spent, locked=True)
+        self.audience.herald(commit)
+        self._tell(batch, commit)
+
+    def _remember(
+        self, batch: list[Submitted], view: View, changes: Changes, spent: Spent, *, locked: bool
+    ) -> Commit:
         self.cache.absorb(changes)
         pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
-        commit = Commit(view.now, changes, pairs, spent, locked)
-        self.audience.herald(commit)
+        return Commit(view.now, changes, pairs, spent, locked)
+
+    def _tell(self, batch: list[Submitted], commit: Commit, *, another_follows: bool = False) -> None:
         deliver(batch)
         self.audience.tell(commit, another_follows=another_follows)
 

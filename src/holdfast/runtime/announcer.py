@@ -37,7 +37,8 @@ class Announcer:
         self._sender: asyncio.Task[None] | None = None
         self._told = 0  # how often since the last hint
 
-    def on_commit(self, commit: Commit) -> None:
+    def on_commit(self, commit: Commit) -> bool:
+        """Whether a hint leaves at the next turn of the loop; of many in a row, most go with a later one."""
         if WORK not in self._pending and commit.has_ready_work():
             self._pending.add(WORK)
         if ENDED not in self._pending and (commit.ended_runs() or _tells_a_driver(commit)):
@@ -45,10 +46,12 @@ class Announcer:
         if STREAM_TABLE in commit.changes.inserts and self._tells_streams():
             self._pending.add(STREAM)
         if not self._pending:
-            return
+            return False
         self._told += 1
-        if self._sender is None or self._sender.done():
-            self._sender = asyncio.get_running_loop().create_task(self._send(), name="holdfast-announcer")
+        if self._sender is not None and not self._sender.done():
+            return False
+        self._sender = asyncio.get_running_loop().create_task(self._send(), name="holdfast-announcer")
+        return True
 
     async def _send(self) -> None:
         pause = FIRST_PAUSE_SECONDS

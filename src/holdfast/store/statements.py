@@ -52,7 +52,7 @@ _COLUMNS = _TABLES | {
 }
 
 # The numbered files in `migrations`, from 1 on, in this order.
-MIGRATIONS = ("kernel", "stored_graphs", "functions", "deciders", "flows", "graphs", "listing")
+MIGRATIONS = ("kernel", "stored_graphs", "functions", "deciders", "flows", "graphs", "listing", "room")
 
 # What goes with a run that is pruned, the run last.
 PRUNED = (
