@@ -50,7 +50,7 @@ from holdfast.core import failpoints
 from holdfast.core.errors import EngineClosed, HoldfastError, StoreUnavailable
 from holdfast.core.operations import Handed, Operation, names_its_runs
 from holdfast.core.queries import WaitersOf
-from holdfast.core.rows import RUNS, WORK, Run
+from holdfast.core.rows import RUNS, Run
 from holdfast.core.seams import Clock
 from holdfast.core.view import Changes, NotLoaded, Query, RowCache, View
 from holdfast.needs import is_run, likely_needs, run_of
@@ -294,7 +294,7 @@ class Coordinator:
                 # Whoever was handed something over comes back with it, and waits for this process meanwhile.
                 self._handed = len(getattr(fast[0].result, "handed", ()))
                 soon = is_drained and len(fast) == 1 and self._handed > 0
-                commit = self._remember(fast, decided.view, changes, spent, locked=False)
+                commit = self._absorb(fast, decided.view, changes, spent, locked=False)
                 if self.audience.herald(commit):  # it goes out now, and not behind all that follows from this here
                     await turn_of_the_loop()
                 self._tell(fast, commit, another_follows=soon)
@@ -531,25 +531,15 @@ class Coordinator:
             await tx.write(changes)
         return view, changes, set()
 
-    def remember(self, handed: Sequence[Handed]) -> None:
-        """Take the rows that a claim returned, so that the completion need not read them."""
+    def remember(self, handed: Sequence[Handed]) -> bool:
+        """Take the rows that a claim returned, so that the completion need not read them.
+
+        Whether all of the runs were remembered as they are: then the next claim may be told what is (`recall`).
+        """
         self.audience.catch_up()  # with what was committed before
         for watch_claims in self.claim_observers:
             watch_claims(handed)
-        run, late = None, False
-        for item in handed:
-            if item.run is not run:  # else it is the next item of the same one
-                run = item.run
-                known = self.cache.run_row(run.id)
-                late = known is not None and known.version > run.version
-                if known is None or known.version < run.version:
-                    self.cache.drop(run.id)  # the other rows belong to an older version
-                if not late:
-                    self.cache.learn(RUNS, run)  # also under the same version: a claim shows that a run has begun
-            if late:
-                self.cache.learn_late_claim(item.work, item.run.version)  # and the item may be another's by now
-            else:
-                self.cache.learn(WORK, item.work)
+        return self.cache.learn_claims(handed)
 
     async def apply_in(self, tx: Transaction, operation: Operation) -> tuple[Any, Callable[[], None]]:
         """Apply one operation inside a transaction that the caller commits: its result, and what to call then.
@@ -579,13 +569,11 @@ class Coordinator:
 
     def _commit(self, batch: list[Submitted], view: View, changes: Changes, spent: Spent) -> None:
         """All that follows a commit of the locked path."""
-        commit = self._remember(batch, view, changes, spent, locked=True)
+        commit = self._absorb(batch, view, changes, spent, locked=True)
         self.audience.herald(commit)
         self._tell(batch, commit)
 
-    def _remember(
-        self, batch: list[Submitted], view: View, changes: Changes, spent: Spent, *, locked: bool
-    ) -> Commit:
+    def _absorb(self, batch: list[Submitted], view: View, changes: Changes, spent: Spent, *, locked: bool) -> Commit:
         self.cache.absorb(changes)
         pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
         return Commit(view.now, changes, pairs, spent, locked)

@@ -127,9 +127,10 @@ async def test_k11_others_are_told_before_the_caller_goes_on(shared_url: str, mo
             await announce(channels)
 
         monkeypatch.setattr(engine.store, "announce", noted)
+        engine.coordinator.observers.append(lambda commit: order.append(["who is told here"]))
         await engine.start(quick, 1)
         order.append(["the caller"])
-        assert order == [["work"], ["the caller"]]
+        assert order == [["work"], ["who is told here"], ["the caller"]]
 
 
 async def test_k11_results_that_are_asked_for_together_are_looked_up_together(

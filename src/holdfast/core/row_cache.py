@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.core.changes import Changes, Query
 from holdfast.core.function_operations import TURN
+from holdfast.core.operations import Handed
 from holdfast.core.queries import Attempts, WaitsOf
 from holdfast.core.rows import (
     BLOCKED,
@@ -40,6 +41,7 @@ NOTES_LIMIT: Final = 1_000  # of rows that are gone and of questions that were a
 WAITING_LIMIT: Final = 2_000  # runs that wait, of which more is remembered than their own row: a kilobyte or two each
 FEW_ROWS: Final = 20  # of a run that is remembered whole while it waits, such as a flow that sleeps
 _TURN: Final = frozenset({TURN})
+_NO_ROWS: Final[dict[Key, Any]] = {}
 _NONE: Final[frozenset[Any]] = frozenset()  # most runs have nothing to note, and a set takes 200 bytes
 
 
@@ -129,6 +131,39 @@ class RowCache:
         if known is None or known.version != row.version:
             self.drop(row.id)
         self.learn(RUNS, row)
+
+    def recall(self, item: tuple[str, str, int, int, int, str]) -> tuple[Work, Run] | None:
+        """The ready item with this token and its run with this version and status, if both are remembered so.
+
+        Of what claims write the status of the run and the item's token tell; and a gate, which may have been opened
+        without either, is open.
+        """
+        run, node, attempt, token, version, status = item
+        cached = self.runs.get(run)
+        row = None if cached is None else cached.run
+        if cached is None or row is None or row.version != version or row.status != status:
+            return None
+        work: Work | None = cached.rows.get(WORK, _NO_ROWS).get((run, node, attempt))
+        return None if work is None or work.token != token or work.status != READY else (work, row)
+
+    def learn_claims(self, handed: Iterable[Handed]) -> bool:
+        """Remember what a claim returned; whether all of its runs were remembered as they are."""
+        run, late, all_known = None, False, True
+        for item in handed:
+            if item.run is not run:  # else it is the next item of the same one
+                run = item.run
+                known = self.run_row(run.id)
+                all_known = all_known and known is not None and known.version == run.version
+                late = known is not None and known.version > run.version
+                if known is None or known.version < run.version:
+                    self.drop(run.id)  # the other rows belong to an older version
+                if not late:
+                    self.learn(RUNS, run)  # also under the same version: a claim shows that a run has begun
+            if late:
+                self.learn_late_claim(item.work, item.run.version)  # and the item may be another's by now
+            else:
+                self.learn(WORK, item.work)
+        return all_known
 
     def learn_late_claim(self, claimed: Work, version: int) -> None:
         """Remember a claim whose run had this version and was written since. Only on top of the very row that was

@@ -100,6 +100,7 @@ class Worker:
         self._reserved = 0
         self._turn = 0  # which of the queues is asked first
         self._backlog = self._seen_ready = self._stopping = False
+        self._knows_what_is_ready = False  # what was claimed last had been written or read here before
         self._own = OwnLeases()
         self._look_now, self._hurry = asyncio.Event(), asyncio.Event()
         self._loop: asyncio.AbstractEventLoop  # from the start on
@@ -331,6 +332,7 @@ class Worker:
                 workflows=self._definitions.known_workflows(),
                 actions=self._definitions.known_actions(),
                 losses_below=losses_below,
+                recall=self._coordinator.cache.recall if self._knows_what_is_ready else None,
             )
             asked = self._clock.monotonic()
             handed = await self._store.claim(request)
@@ -340,7 +342,7 @@ class Worker:
                 continue
             self._metrics.count(t.CLAIMED_ITEMS, len(handed))
             full = full or len(handed) == limit
-            self._coordinator.remember(handed)
+            self._knows_what_is_ready = self._coordinator.remember(handed)
             handed, too_many = self._lost_often.sort([item for item in handed if not self._own.adopted(item.work)])
             if too_many:
                 await self._own.give_back(self._coordinator, too_many)

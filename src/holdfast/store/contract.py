@@ -19,7 +19,20 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from holdfast.core.operations import Handed
-from holdfast.core.rows import ACTION_ENOUGH, PENDING, RUNNING, Fact, History, Key, Row, Run, Table, Work
+from holdfast.core.rows import (
+    ACTION_ENOUGH,
+    GATE_OPEN,
+    LEASED,
+    PENDING,
+    RUNNING,
+    Fact,
+    History,
+    Key,
+    Row,
+    Run,
+    Table,
+    Work,
+)
 from holdfast.core.view import Changes, Query
 
 Need = tuple[Table[Any], Key] | Query
@@ -59,11 +72,35 @@ def begun(run: Run, work: Work) -> Run:
     return msgspec.structs.replace(run, status=RUNNING, started=work.started) if run.status == PENDING else run
 
 
+def leased(work: Work, *, worker: str, started: int) -> Work:
+    """The item as a claim leaves it."""
+    return msgspec.structs.replace(
+        work, status=LEASED, token=work.token + 1, worker=worker, started=started, gate=GATE_OPEN
+    )
+
+
 NO_LOSSES_LIMIT = 2**31 - 1
 
 
+class ReadyItem(NamedTuple):
+    """What tells whether an item that is claimed, and its run, are as they are remembered (K4)."""
+
+    run: str
+    node: str
+    attempt: int
+    token: int  # before the claim
+    version: int  # of its run
+    status: str  # of its run
+
+
+Recall = Callable[[ReadyItem], tuple[Work, Run] | None]
+
+
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker asks for: at most `limit` items of one queue whose names it knows."""
+    """What a worker asks for: at most `limit` items of one queue whose names it knows.
+
+    Who remembers most of what there is to claim says so by `recall`: rows that it gives need not be read and sent.
+    """
 
     worker: str
     queue: str
@@ -71,6 +108,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     workflows: tuple[str, ...]
     actions: tuple[str, ...]
     losses_below: int = NO_LOSSES_LIMIT  # only items that were lost less often than this
+    recall: Recall | None = None
 
 
 CodeVersion = tuple[str, str]

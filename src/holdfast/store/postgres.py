@@ -36,6 +36,8 @@ from holdfast.store.contract import (
     ListRuns,
     OpenWorkType,
     QueueDepth,
+    ReadyItem,
+    Recall,
     RunMark,
     Seen,
     StoreStats,
@@ -45,6 +47,7 @@ from holdfast.store.contract import (
     Transition,
     WorkerRow,
     begun,
+    leased,
 )
 from holdfast.store.listing import Listing
 from holdfast.store.postgres_connections import Connection, Connections, run_statement, translate
@@ -270,17 +273,30 @@ class PostgresStore:
         if failpoints.armed:
             await failpoints.reach("claim.before")
         names = (request.queue, list(request.workflows), list(request.actions))
-        rows = await self._statement("fetch", "claim", *names, request.limit, request.worker, request.losses_below)
+        asked = (*names, request.limit, request.worker, request.losses_below)
+        rows = await self._statement("fetch", "claim" if request.recall is None else "claim_items", *asked)
         if failpoints.armed:
             await failpoints.reach("claim.after")
-        runs: dict[str, Run] = {}
-        works: list[Work] = []
-        for row in rows:
-            works.append(work := Work(*row[:_WORK_WIDTH]))
-            if row[_WORK_WIDTH] is not None:  # the first item of its run
-                runs[work.run] = begun(Run(*row[_WORK_WIDTH:]), work)
-        handed = [Handed(work, runs[work.run]) for work in works]
+        if request.recall is not None:
+            handed = await self._recalled(rows, request.recall, request.worker)
+        else:
+            handed = _handed(rows)
         handed.sort(key=lambda item: (-item.work.priority, item.work.due))
+        return handed
+
+    async def _recalled(self, rows: list[Any], recall: Recall, worker: str) -> list[Handed]:
+        """What was claimed, of what is remembered; the rest is read."""
+        handed: list[Handed] = []
+        unknown: list[tuple[str, str, int, int]] = []
+        for started, *told in rows:
+            item = ReadyItem(*told)
+            if (known := recall(item)) is None:
+                unknown.append((item.run, item.node, item.attempt, item.token + 1))
+                continue
+            work = leased(known[0], worker=worker, started=started)
+            handed.append(Handed(work, begun(known[1], work)))
+        if unknown:
+            handed += _handed(await self._statement("fetch", "claimed", *map(list, zip(*unknown, strict=True))))
         return handed
 
     async def promote(self, queues: Sequence[str]) -> int | None:
@@ -485,3 +501,14 @@ class PostgresStore:
                 await asyncio.sleep(0.2)
 
         self._listener = asyncio.get_running_loop().create_task(keep_listening(), name="holdfast-listener")
+
+
+def _handed(rows: list[Any]) -> list[Handed]:
+    """Items with their runs, of which each comes with the first of its items at least."""
+    runs: dict[str, Run] = {}
+    works: list[Work] = []
+    for row in rows:
+        works.append(work := Work(*row[:_WORK_WIDTH]))
+        if row[_WORK_WIDTH] is not None:
+            runs[work.run] = begun(Run(*row[_WORK_WIDTH:]), work)
+    return [Handed(work, runs[work.run]) for work in works]

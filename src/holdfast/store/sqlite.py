@@ -25,7 +25,7 @@ from msgspec.structs import astuple, replace
 from holdfast.core import failpoints
 from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
-from holdfast.core.rows import HOLDS, LEASED, Fact, History, Run, Work
+from holdfast.core.rows import HOLDS, Fact, History, Run, Work
 from holdfast.core.seams import Clock, StatementExecutor
 from holdfast.core.view import Changes, Query
 from holdfast.store.contract import (
@@ -49,6 +49,7 @@ from holdfast.store.contract import (
 )
 from holdfast.store.file_bell import FileBell
 from holdfast.store.listing import Listing, found_in_sqlite
+from holdfast.store.sqlite_claim import claim_items
 from holdfast.store.sqlite_locks import WorkerLocks, WriteLock
 from holdfast.store.sqlite_log import LogRoom
 from holdfast.store.sqlite_schema import check_database, is_current, migrate_database, translate
@@ -394,16 +395,7 @@ class SqliteStore:
 
         def take(db: sqlite3.Connection) -> tuple[bool, list[Handed]]:
             foreign = self._others_wrote(db)
-            now = self.now()
-            found = [Work(*row) for row in db.execute(self._sql["claimable"], (*wanted, request.limit))]
-            works = [
-                replace(work, status=LEASED, token=work.token + 1, worker=request.worker, started=now) for work in found
-            ]
-            db.executemany(self._sql["lease"], ((w.token, w.worker, now, w.run, w.node, w.attempt) for w in works))
-            ids = _json(list({work.run for work in works})).decode()  # of a wide run there are many
-            db.execute(self._sql["begin"], (now, ids))
-            runs = {row[0]: Run(*row) for row in db.execute(self._sql["runs_by_id"], (ids,))}
-            handed = [Handed(work, runs[work.run]) for work in works]
+            handed = claim_items(db, self._sql, request, (*wanted, request.limit), self.now())
             if failpoints.armed:
                 failpoints.hit("claim.before_commit")
             return foreign, handed

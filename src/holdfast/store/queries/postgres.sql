@@ -498,6 +498,29 @@ s AS (UPDATE runs r SET status = 'running', started = b.started FROM b WHERE r.i
 SELECT {work@u}, {runs@r} FROM (SELECT u.*, row_number() OVER (PARTITION BY u.run) AS nth FROM u) u
 LEFT JOIN LATERAL (SELECT * FROM runs WHERE u.nth = 1 AND runs.id = u.run OFFSET 0) r ON true
 
+-- name: claim_items
+-- The same, of what is remembered: no more comes back than tells whether it is still like that.
+WITH c AS MATERIALIZED (
+  SELECT w.ctid AS place FROM work w
+  WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind IN ('job', 'call') OR w.workflow = ANY($2::text[]))
+    AND w.name = ANY($3::text[]) AND w.losses < $6::int
+    AND (NOT EXISTS (SELECT FROM holds) OR NOT EXISTS (SELECT FROM holds h WHERE h.scope = 'all'
+      OR (h.scope = 'workflow' AND h.name = w.workflow) OR (h.scope = 'queue' AND h.name = w.queue)))
+  ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
+u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
+    started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  FROM c WHERE w.ctid = c.place RETURNING w.run, w.node, w.attempt, w.token, w.started),
+b AS MATERIALIZED (SELECT r.id, u.started FROM u JOIN runs r ON r.id = u.run WHERE r.status = 'pending' FOR NO KEY UPDATE OF r SKIP LOCKED),
+s AS (UPDATE runs r SET status = 'running', started = b.started FROM b WHERE r.id = b.id)
+SELECT u.started, u.run, u.node, u.attempt, u.token - 1, r.version, r.status
+FROM u LEFT JOIN LATERAL (SELECT version, status FROM runs WHERE runs.id = u.run OFFSET 0) r ON true
+-- name: claimed
+-- What of it was not remembered after all, unless somebody has taken it away since.
+SELECT {work@w}, {runs@r} FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[]) k(run, node, attempt, token)
+JOIN LATERAL (SELECT * FROM work WHERE work.run = k.run AND work.node = k.node AND work.attempt = k.attempt
+  AND work.token = k.token OFFSET 0) w ON true
+JOIN LATERAL (SELECT * FROM runs WHERE runs.id = k.run OFFSET 0) r ON true
+
 -- name: promote
 -- work_delayed; skips what is locked, the next poll takes it. What is due next comes back: of those that were let in
 -- just now the rows are still as they were here, so only later ones count, unless there were too many for once.

@@ -246,6 +246,16 @@ WHERE w.queue = ? AND w.status = 'ready' AND w.gate = 0
   AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
                   OR (h.scope = 'queue' AND h.name = w.queue))
 ORDER BY w.priority DESC, w.due LIMIT ?
+-- name: claimable_items
+-- The same, of what is remembered: no more than tells whether it is still like that.
+SELECT w.run, w.node, w.attempt, w.token, r.version, r.status FROM work w INDEXED BY work_claimable CROSS JOIN runs r
+WHERE w.queue = ? AND w.status = 'ready' AND w.gate = 0
+  AND (w.kind IN ('job', 'call') OR w.workflow IN (SELECT value FROM json_each(?)))
+  AND w.name IN (SELECT value FROM json_each(?)) AND w.losses < ?
+  AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)
+                  OR (h.scope = 'queue' AND h.name = w.queue))
+  AND r.id = w.run
+ORDER BY w.priority DESC, w.due LIMIT ?
 -- name: lease
 UPDATE work SET status = 'leased', token = ?, worker = ?, started = ? WHERE run = ? AND node = ? AND attempt = ?
 
