@@ -80,6 +80,8 @@ FILL_POSTGRES = FILL_STREAMS.format(
 # Statement, arguments, and the indexes that must serve it. "workers" is small and may be scanned.
 ON_POSTGRES: dict[str, tuple[tuple[Any, ...], set[str]]] = {
     "claim": (("default", NAMES, ["Old.s"], BATCH, "worker-1", 10), {"work_claimable", "runs_pkey"}),
+    "claim_items": (("default", NAMES, ["Old.s"], BATCH, "worker-1", 10), {"work_claimable", "runs_pkey"}),
+    "claimed": (([run_id(FIRST_OPEN)], ["s0"], [1], [1]), {"work_pkey", "runs_pkey"}),
     "heartbeat": (("worker-1", 30_000_000), set()),
     "leased_to": (("worker-1",), {"work_leased"}),
     "lapsed_workers": (("worker-1",), {"work_leased"}),
@@ -103,6 +105,7 @@ ON_POSTGRES: dict[str, tuple[tuple[Any, ...], set[str]]] = {
 }
 ON_SQLITE: dict[str, set[str]] = {
     "claimable": {"work_claimable"},
+    "claimable_items": {"work_claimable", "r"},
     "lease": {"work"},
     "heartbeat": {"workers"},
     "leased_to": {"work_leased"},

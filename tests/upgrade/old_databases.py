@@ -13,7 +13,7 @@ DATABASES = Path(__file__).parent / "databases"
 DIALECTS = {"sqlite": "sqlite", "postgresql": "postgres"}
 # The version at which code was left that has the model: no database of 0002 alone was ever left by finished code, so
 # that one is the first version's with one migration more.
-VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 WRITTEN_AS = {"0002": "0001"}
 
 

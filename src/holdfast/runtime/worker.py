@@ -308,7 +308,7 @@ class Worker:
             if self._backlog and few and self._running:
                 # Slots become free one by one under load; waiting a moment lets one claim serve many.
                 await either(self._wake, self._poll_seconds())
-                if not self._leaving:
+                if self.free > 0 and not self._leaving:
                     await until_it_rests(lambda: len(self._running))
                     if self._running:
                         await asyncio.sleep(0.001)
