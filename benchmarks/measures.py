@@ -8,6 +8,7 @@ POSTGRES, SQLITE = "postgresql", "sqlite"
 
 ONE_COMMIT = Measure(name="limit", what="one row, one commit, without an engine", unit="ms")
 BATCHED = Measure(name="limit", what="100 completions a commit, without an engine", unit="steps/s", more_is_better=True)
+COMPUTING = Measure(name="limit", what="a fixed piece of Python, processor", unit="ms")
 
 W1 = Measure(
     name="W1",

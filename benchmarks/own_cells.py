@@ -26,7 +26,7 @@ from benchmarks.functions import (
 )
 from benchmarks.killed import measure_killed
 from benchmarks.latency import measure_w4_elsewhere, measure_w4_here
-from benchmarks.limits import batched_steps_per_second, one_commit_ms
+from benchmarks.limits import batched_steps_per_second, computing_ms, one_commit_ms
 from benchmarks.measures import POSTGRES, SQLITE
 from benchmarks.sizes import Sizes
 from benchmarks.startup import bare_python_seconds, first_result, import_ms
@@ -81,6 +81,7 @@ def limits(url: str, sizes: Sizes) -> Values:
     return {
         "ONE_COMMIT": asyncio.run(one_commit_ms(url, sizes.commits)),
         "BATCHED": asyncio.run(batched_steps_per_second(url, sizes.batches)),
+        "COMPUTING": computing_ms(),
     }
 
 

@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from holdfast.coordinator import Coordinator
 from holdfast.core.operations import (
     BuryUnknown,
@@ -235,6 +237,8 @@ async def follow(
             case Promote(next_due):
                 _same(number, step, next_due, await store.promote(QUEUES))
             case Claim(request, handed):
+                if chance.random() < 0.5:  # what is remembered need not be read, however old it is
+                    request = structs.replace(request, recall=coordinator.cache.recall)
                 claimed = by_key(await store.claim(request))
                 _same(number, step, handed, claimed)
                 if always_remember or chance.random() < 0.7:
