@@ -16,7 +16,7 @@ class Measure:
     """What is measured, and what it should come to.
 
     `limit` names the figure of the bare database that it is compared with, `commits` how many of those a
-    perfect engine would need for it. Measures of one `quantity` are compared with each other, whoever was measured.
+    perfect engine would need for it, or `steps` how many steps, whose time the bare database's rate tells. Measures of one `quantity` are compared with each other, whoever was measured.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Measure:
     more_is_better: bool = False
     limit: str | None = None
     commits: int = 1
+    steps: int = 0
     targets: dict[str, float] = field(default_factory=dict)
 
 
@@ -53,7 +54,8 @@ class Figure:
     @property
     def times_the_limit(self) -> float | None:
         """How many times what the bare database needs; 1 would be an engine that costs nothing."""
-        needed = {number: limit * self.measure.commits for number, limit in self.limits.items()}
+        steps, commits = self.measure.steps, self.measure.commits
+        needed = {number: steps / limit if steps else limit * commits for number, limit in self.limits.items()}
         worse = _times(self.samples, needed)
         if worse is None:
             return None

@@ -10,6 +10,7 @@ import hashlib
 import operator
 import statistics
 import time
+from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import holdfast as hf
@@ -126,13 +127,13 @@ def question_graph(registry: Registry) -> hf.StateGraph[Count]:
     return graph
 
 
-def loop_graph(steps: int, registry: Registry, times: list[float]) -> hf.StateGraph[Count]:
-    """One node that leads to itself, and notes when it was called."""
+def loop_graph(steps: int, registry: Registry, on_step: Callable[[int], None]) -> hf.StateGraph[Count]:
+    """One node that leads to itself; `on_step` is called in it with the number of the step."""
     graph = hf.StateGraph(Count, name=f"loop of {steps}", registry=registry, max_steps=steps + 1)
 
     @graph.node
     async def add_one(state: Count) -> dict[str, Any]:
-        times.append(time.perf_counter())
+        on_step(state["n"])
         return {"n": state["n"] + 1}
 
     graph.start_at("add_one")
@@ -157,18 +158,21 @@ async def measure_many(url: str, *, runs: int = 2000, steps: int = 3) -> Cost:
         return await many(runs)
 
 
-async def measure_spread(url: str, *, width: int = 1000) -> float:
-    """W3: seconds for a step of very many items and one that waits for them all."""
+async def measure_spread(url: str, *, few: int = 1000, many: int = 10_000) -> tuple[float, float]:
+    """W3: seconds for a step of very many items and one that waits for them all; of few and of many."""
     registry = Registry()
     graph = spread_graph(registry)
-    seconds = 0.0
+
+    async def seconds_of(width: int) -> float:
+        started = time.perf_counter()
+        final = await engine.run(graph, {"log": [width]})
+        seconds = time.perf_counter() - started
+        assert len(final["log"]) == width + 1
+        return seconds
+
     async with working_engine(url, registry) as engine:
-        for _ in range(2):  # the first warms up
-            started = time.perf_counter()
-            final = await engine.run(graph, {"log": [width]})
-            seconds = time.perf_counter() - started
-            assert len(final["log"]) == width + 1
-    return seconds
+        await seconds_of(few)
+        return await seconds_of(few), await seconds_of(many)
 
 
 async def measure_questions(url: str, *, runs: int = 1000) -> float:
@@ -195,7 +199,8 @@ async def measure_long(url: str, *, steps: int = 10_000) -> tuple[float, float]:
     """W7: milliseconds a step of one long run, and its last 500 steps to its first 500."""
     registry = Registry()
     times: list[float] = []
-    short, long = loop_graph(100, registry, []), loop_graph(steps, registry, times)
+    short = loop_graph(100, registry, lambda number: None)
+    long = loop_graph(steps, registry, lambda number: times.append(time.perf_counter()))
     async with working_engine(url, registry) as engine:
         await engine.run(short, {"n": 0})
         return await long_runs(lambda: engine.run(long, {"n": 0}), steps, times)

@@ -79,30 +79,35 @@ W3_FEW = Measure(
     name="W3",
     quantity="W3 seconds",
     what="1,000 parallel steps and an aggregate",
-    unit="s",
+    unit="s", limit="batched", steps=1000,
     targets={POSTGRES: 0.12, SQLITE: 0.1},
 )
 W3_MANY = Measure(
     name="W3",
     what="10,000 parallel steps and an aggregate",
-    unit="s",
+    unit="s", limit="batched", steps=10_000,
     targets={POSTGRES: 1.2, SQLITE: 1.0},
 )
 W3_FUNCTION_FEW = Measure(
     name="W3",
     quantity="W3 seconds",
     what="a function's gather of 1,000",
-    unit="s",
+    unit="s", limit="batched", steps=1000,
     targets={POSTGRES: 0.12, SQLITE: 0.1},
 )
 W3_FUNCTION_MANY = Measure(
-    name="W3", what="a function's gather of 10,000", unit="s", targets={POSTGRES: 1.2, SQLITE: 1.0}
+    name="W3", what="a function's gather of 10,000", unit="s", limit="batched", steps=10_000, targets={POSTGRES: 1.2, SQLITE: 1.0}
 )
 W3_FLOW_FEW = Measure(
-    name="W3", quantity="W3 seconds", what="a flow's spread of 1,000", unit="s", targets={POSTGRES: 0.12, SQLITE: 0.1}
+    name="W3", quantity="W3 seconds", what="a flow's spread of 1,000", unit="s", limit="batched", steps=1000, targets={POSTGRES: 0.12, SQLITE: 0.1}
 )
-W3_FLOW_MANY = Measure(name="W3", what="a flow's spread of 10,000", unit="s", targets={POSTGRES: 1.2, SQLITE: 1.0})
-W3_GRAPH = Measure(name="W3", what="a graph that sends 1,000 items", unit="s")
+W3_FLOW_MANY = Measure(name="W3", what="a flow's spread of 10,000", unit="s", limit="batched", steps=10_000, targets={POSTGRES: 1.2, SQLITE: 1.0})
+W3_GRAPH_FEW = Measure(
+    name="W3", what="a graph that sends 1,000 items", unit="s", limit="batched", steps=1000
+)
+W3_GRAPH_MANY = Measure(
+    name="W3", what="a graph that sends 10,000 items", unit="s", limit="batched", steps=10_000
+)
 W4_HERE_P50 = Measure(
     name="W4",
     quantity="W4 p50",
@@ -268,6 +273,12 @@ W6_DAGS_P50 = Measure(
 W6_DAGS_P99 = Measure(
     name="W6", what="DAGs started for 1 s later, lateness p99", unit="ms", targets={POSTGRES: 20.0, SQLITE: 20.0}
 )
+W6_GRAPHS_P50 = Measure(
+    name="W6", what="graphs started for 1 s later, lateness p50", unit="ms", targets={POSTGRES: 5.0, SQLITE: 5.0}
+)
+W6_GRAPHS_P99 = Measure(
+    name="W6", what="graphs started for 1 s later, lateness p99", unit="ms", targets={POSTGRES: 20.0, SQLITE: 20.0}
+)
 W6_DECIDERS_P50 = Measure(
     name="W6", what="timers of deciders in 1 s, lateness p50", unit="ms", targets={POSTGRES: 5.0, SQLITE: 5.0}
 )
@@ -291,11 +302,29 @@ W7_GRAPH = Measure(name="W7", what="one long graph, a step", unit="ms", limit="o
 W7_GRAPH_LAST = Measure(
     name="W7", what="a long graph, last 500 steps to first", unit="x", targets={POSTGRES: 1.1, SQLITE: 1.1}
 )
-W7_RESTART = Measure(
-    name="W7", what="killed at the middle, restart to new step", unit="s", targets={POSTGRES: 0.5, SQLITE: 0.5}
+W7_FUNCTION_RESTART = Measure(
+    name="W7", what="a long function, killed: restart to new step", unit="s", targets={POSTGRES: 0.5, SQLITE: 0.5}
 )
-W7_MEMORY = Measure(
-    name="W7", what="memory of the process that went on", unit="MB", targets={POSTGRES: 70.0, SQLITE: 70.0}
+W7_FUNCTION_MEMORY = Measure(
+    name="W7", what="a long function, killed: memory of who went on", unit="MB", targets={POSTGRES: 70.0, SQLITE: 70.0}
+)
+W7_FLOW_RESTART = Measure(
+    name="W7", what="a long flow, killed: restart to new step", unit="s", targets={POSTGRES: 0.5, SQLITE: 0.5}
+)
+W7_FLOW_MEMORY = Measure(
+    name="W7", what="a long flow, killed: memory of who went on", unit="MB", targets={POSTGRES: 70.0, SQLITE: 70.0}
+)
+W7_DAG_RESTART = Measure(
+    name="W7", what="a long DAG, killed: restart to new step", unit="s", targets={POSTGRES: 0.5, SQLITE: 0.5}
+)
+W7_DAG_MEMORY = Measure(
+    name="W7", what="a long DAG, killed: memory of who went on", unit="MB", targets={POSTGRES: 70.0, SQLITE: 70.0}
+)
+W7_GRAPH_RESTART = Measure(
+    name="W7", what="a long graph, killed: restart to new step", unit="s", targets={POSTGRES: 0.5, SQLITE: 0.5}
+)
+W7_GRAPH_MEMORY = Measure(
+    name="W7", what="a long graph, killed: memory of who went on", unit="MB", targets={POSTGRES: 70.0, SQLITE: 70.0}
 )
 EXECUTE_ALONE = Measure(name="deciders", what="execute, one caller", unit="ms", limit="one_commit")
 EXECUTE_TO_COMMIT = Measure(

@@ -140,7 +140,8 @@ def w3_flow(url: str, sizes: Sizes) -> Values:
 
 @cell("W3")
 def w3_graph(url: str, sizes: Sizes) -> Values:
-    return {"W3_GRAPH": asyncio.run(graphs.measure_spread(url, width=sizes.w3_few))}
+    few, many = asyncio.run(graphs.measure_spread(url, few=sizes.w3_few, many=sizes.w3_many))
+    return {"W3_GRAPH_FEW": few, "W3_GRAPH_MANY": many}
 
 
 @cell("W4")
@@ -224,6 +225,11 @@ def w6_dags(url: str, sizes: Sizes) -> Values:
 
 
 @cell("W6")
+def w6_graphs(url: str, sizes: Sizes) -> Values:
+    return _latency("W6_GRAPHS", waiting.measure_w6(url, waiting.start_graph, runs=sizes.waiting_runs))
+
+
+@cell("W6")
 def w6_deciders(url: str, sizes: Sizes) -> Values:
     return _latency("W6_DECIDERS", timers.measure_timers(url, runs=sizes.waiting_runs))
 
@@ -253,9 +259,29 @@ def w7_graph(url: str, sizes: Sizes) -> Values:
 
 
 @cell("W7")
-def w7_killed(url: str, sizes: Sizes) -> Values:
-    recovery = measure_killed(url, steps=sizes.w7_long)
-    return {"W7_RESTART": recovery.seconds_to_first_new_step, "W7_MEMORY": recovery.peak_megabytes}
+def w7_killed_function(url: str, sizes: Sizes) -> Values:
+    return _recovery(url, sizes, "function")
+
+
+@cell("W7")
+def w7_killed_flow(url: str, sizes: Sizes) -> Values:
+    return _recovery(url, sizes, "flow")
+
+
+@cell("W7")
+def w7_killed_dag(url: str, sizes: Sizes) -> Values:
+    return _recovery(url, sizes, "dag")
+
+
+@cell("W7")
+def w7_killed_graph(url: str, sizes: Sizes) -> Values:
+    return _recovery(url, sizes, "graph")
+
+
+def _recovery(url: str, sizes: Sizes, model: str) -> Values:
+    found = measure_killed(url, model, steps=sizes.w7_long)
+    measure = f"W7_{model.upper()}"
+    return {f"{measure}_RESTART": found.seconds_to_first_new_step, f"{measure}_MEMORY": found.peak_megabytes}
 
 
 @cell("W8")

@@ -23,6 +23,7 @@ from benchmarks.table import number
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 STORES = {SQLITE: "SQLite", POSTGRES: "PostgreSQL"}
+VERSIONS = {"python": "Python", "sqlite": "SQLite", "postgresql": "PostgreSQL", "commit": "Holdfast"}
 Found = dict[str, Any]
 
 
@@ -44,17 +45,21 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def conditions(report: Found) -> str:
     about = report["conditions"]
     parts = [
-        f"Python {about['python']}, SQLite {about['sqlite']}",
-        f"{about['cores']} cores, load {about['load_before']} before and {about['load_now']} after",
-        f"{about['rounds']} rounds",
+        ", ".join(f"{name} {about[key]}" for key, name in VERSIONS.items() if about.get(key)),
+        f"{about['cores']} cores, load {about['load_before']} before" + _if(" and {} after", about.get("load_now")),
+        *_if("{} rounds", about.get("rounds")).splitlines(),
     ]
-    if about["commit_delay_ms"]:
+    if about.get("commit_delay_ms"):
         parts.append(f"each sync of the disk {about['commit_delay_ms']:g} ms longer")
     if about["quick"]:
         parts.append("**tiny sizes: no figure means anything**")
-    if not about["complete"]:
+    if not about.get("complete", True):
         parts.append("**stopped before its end**")
     return "; ".join(parts) + "."
+
+
+def _if(words: str, value: object) -> str:
+    return "" if value is None else words.format(value)
 
 
 def figures(report: Found) -> str:
@@ -98,7 +103,7 @@ def peers(report: Found) -> str:
         cells = []
         for name in names:
             figure = next((each for each in theirs if each["who"] == name and _same(each, of_ours)), None)
-            cells.append("" if figure is None else f"{number(figure['median'])} ({_better(of_ours, figure):.1f})")
+            cells.append("" if figure is None else f"{number(figure['median'])} ({_ratio(_better(of_ours, figure))})")
         rows.append([f"{workload}: {what}, {of_ours['unit']}, {STORES[store]}", number(of_ours["median"]), *cells])
     text = [table(rows)]
     versions = ", ".join(f"{name} {version}" for name, version in report["peers"].items())
@@ -112,18 +117,30 @@ def peers(report: Found) -> str:
 
 
 def remarks(theirs: Sequence[Found]) -> list[str]:
-    """How each peer was measured, every remark once; with the workloads, unless it is about all of that peer's."""
-    told: dict[str, dict[str, dict[str, None]]] = {}
-    workloads: dict[str, dict[str, None]] = {}
+    """How each peer was measured, every remark once; with what it is about, unless that is all of that peer's."""
+    told: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    measured: dict[str, set[tuple[str, str]]] = {}
     for figure in theirs:
-        workloads.setdefault(figure["who"], {})[figure["workload"]] = None
+        place = (figure["workload"], figure["store"])
+        measured.setdefault(figure["who"], set()).add(place)
         for remark in filter(None, figure["note"].split("; ")):
-            told.setdefault(figure["who"], {}).setdefault(remark, {})[figure["workload"]] = None
-    return [
-        f"- {who}{'' if list(among) == list(workloads[who]) else ', ' + ', '.join(among)}: {remark}"
-        for who, found in told.items()
-        for remark, among in found.items()
-    ]
+            told.setdefault((figure["who"], remark), set()).add(place)
+    return [f"- {who}{_about(among, measured[who])}: {remark}" for (who, remark), among in told.items()]
+
+
+def _about(among: set[tuple[str, str]], measured: set[tuple[str, str]]) -> str:
+    """Workloads, with the store where it was measured on both and the remark is about one."""
+    if among == measured:
+        return ""
+    whole = {workload for workload, _ in among if {place for place in measured if place[0] == workload} <= among}
+    return "".join(
+        f", {workload}" if workload in whole else f", {workload} on {STORES[store]}"
+        for workload, store in sorted({(workload, "" if workload in whole else store) for workload, store in among})
+    )
+
+
+def _ratio(times: float) -> str:
+    return f"{times:.1f}" if times < 100 else f"{times:,.0f}"
 
 
 def _same(figure: Found, other: Found) -> bool:
@@ -192,7 +209,8 @@ def main(words: list[str] | None = None) -> None:
         report = _read(given.delayed)
         page = replaced(page, "delayed", f"{conditions(report)}\n\n{figures(report)}\n\n{peers(report)}")
     if given.scaling is not None:
-        page = replaced(page, "scaling", scaling(_read(given.scaling)))
+        report = _read(given.scaling)
+        page = replaced(page, "scaling", f"{conditions(report)}\n\n{scaling(report)}")
     if given.prices:
         page = replaced(page, "prices", prices())
     given.page.write_text(page, encoding="utf-8")

@@ -76,7 +76,7 @@ class Kept:
 
     samples: dict[tuple[str, str, str], dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     bare: dict[tuple[str, str, str], dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
-    notes: dict[str, str] = field(default_factory=dict)
+    notes: dict[tuple[str, str, str], str] = field(default_factory=dict)  # by store, peer and workload
     failures: list[Failure] = field(default_factory=list)
 
     def figures(self) -> list[Figure]:
@@ -88,7 +88,7 @@ class Kept:
             measure = MEASURES.get(key) or measure_for(key, OF_QUANTITY[key], who)
             limit = LIMITS.get(measure.limit or "")
             limits = self.bare.get((store, measure.name, limit), {}) if limit is not None else {}
-            note = self.notes.get(f"{who} {measure.name}", "") if who != OURS else ""
+            note = self.notes.get((store, who, measure.name), "")
             made.append(Figure(measure=measure, store=store, who=who, samples=values, limits=limits, note=note))
         return made
 
@@ -170,7 +170,7 @@ def _measure(
 ) -> None:
     values = _values(plan, databases, workload, number, cell, kept, say)
     if cell.note:
-        kept.notes[f"{cell.who} {workload}"] = cell.note
+        kept.notes[databases.store, cell.who, workload] = cell.note
     for name, value in values.items():
         if name in MEASURES or name in OF_QUANTITY:
             kept.samples[databases.store, cell.who, name][number] = value

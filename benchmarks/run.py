@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import sqlite3
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.circumstances import circumstances, load
 from benchmarks.measures import POSTGRES, SQLITE
 from benchmarks.own_cells import WORKLOADS
 from benchmarks.peers.adapters import PEERS
@@ -28,12 +26,7 @@ from benchmarks.table import rendered, rendered_failures, rendered_notes
 
 def conditions(plan: Plan) -> dict[str, object]:
     """What has to be known to compare two reports."""
-    return {
-        "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "load_before": round(os.getloadavg()[0], 2),
+    return circumstances() | {
         "rounds": plan.rounds,
         "quick": plan.sizes is QUICK,
         "commit_delay_ms": plan.delay_ms,
@@ -43,7 +36,7 @@ def conditions(plan: Plan) -> dict[str, object]:
 def report_of(plan: Plan, about: dict[str, object], kept: Kept, *, complete: bool) -> dict[str, Any]:
     figures = kept.figures()
     return {
-        "conditions": about | {"load_now": round(os.getloadavg()[0], 2), "complete": complete},
+        "conditions": about | {"load_now": load(), "complete": complete},
         "peers": {name: PEERS[name].version for name in plan.peers},
         "figures": [figure.as_json(figures) for figure in figures],
         "failures": [asdict(failure) for failure in kept.failures],

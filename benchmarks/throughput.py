@@ -143,7 +143,7 @@ async def measure_w7(url: str, *, short: int = 1000, long: int = 10_000) -> tupl
     registry = Registry()
     times: list[float] = []
     small = chain_of(short, registry)
-    large = chain_of(long, registry, on_step=lambda: times.append(time.perf_counter()))
+    large = chain_of(long, registry, on_step=lambda number: times.append(time.perf_counter()))
     async with working_engine(url, registry) as engine:
         await engine.run(small())
         a_step, last = await long_runs(lambda: engine.run(large()), long, times)

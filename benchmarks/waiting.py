@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict
 
 import psutil
 
@@ -23,7 +24,7 @@ from holdfast.authoring.registry import Registry
 WAITING = Registry()
 go = hf.event("go", int, registry=WAITING)
 _LATE_MS: list[float] = []
-StartSleeper = Callable[[hf.Engine, float], Awaitable[hf.Handle[None]]]
+StartSleeper = Callable[[hf.Engine, float], Awaitable[hf.Handle[Any]]]
 
 
 @hf.workflow(registry=WAITING)
@@ -63,6 +64,20 @@ class Later(hf.Dag, registry=WAITING):
         _LATE_MS.append((time.time() - self.due) * 1000)
 
 
+class Due(TypedDict):
+    due: float
+
+
+LATER = hf.StateGraph(Due, name="later", registry=WAITING)
+LATER.start_at("note")
+LATER.finish("note")
+
+
+@LATER.node
+async def note(state: Due) -> None:
+    _LATE_MS.append((time.time() - state["due"]) * 1000)
+
+
 def start_function(engine: hf.Engine, seconds: float) -> Awaitable[hf.Handle[None]]:
     return engine.start(sleeps, seconds)
 
@@ -76,6 +91,11 @@ def start_dag(engine: hf.Engine, seconds: float) -> Awaitable[hf.Handle[None]]:
     """A DAG does not sleep, but may be started for a later time."""
     due = datetime.now(UTC) + timedelta(seconds=seconds)
     return engine.start(Later(due=due.timestamp()), at=due)
+
+
+def start_graph(engine: hf.Engine, seconds: float) -> Awaitable[hf.Handle[Any]]:
+    due = datetime.now(UTC) + timedelta(seconds=seconds)
+    return engine.start(LATER, {"due": due.timestamp()}, at=due)
 
 
 async def wait_until_all_wait(engine: hf.Engine, runs: int) -> None:

@@ -193,7 +193,7 @@ async def profile(url: str, model: str, workload: str, clockwork: Clockwork) -> 
     """One run or one crowd, warm: its cost, its parts in seconds, and how many flushes it took."""
     registry = Registry()
     steps = STEPS if workload == "W1" else 3
-    dag = chain_of(steps, registry, on_step=clockwork.body)
+    dag = chain_of(steps, registry, on_step=lambda number: clockwork.body())
     action = hf.action(registry=registry)(_noting(clockwork))
 
     async def chain(steps: int) -> int:

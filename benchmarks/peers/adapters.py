@@ -1,9 +1,8 @@
 """What each peer can express, and how much of it is asked for.
 
 Everything is as the peer's own guide writes it, with its defaults for durability. Counts are ours where that takes
-minutes at most. A smaller count divides a peer's fixed costs (a poll, a server's first answer) among fewer steps, which
-makes it look slower than it is: so a wall time is never multiplied. A program that is asked for less says what one more
-step adds, and that is added for those that are missing; the figure says so.
+minutes at most, and always where a wall time is told (W3, W5). A smaller count divides a peer's fixed costs (a poll, a
+server's first answer) among fewer steps, which makes it look slower than it is; the figure says so.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ from pathlib import Path
 from benchmarks.figures import Measure
 from benchmarks.measures import POSTGRES, SQLITE
 from benchmarks.peers import environments
-from benchmarks.processes import CellFailed, first_words, values_said
+from benchmarks.processes import first_words, values_said
 from benchmarks.stored import stored_bytes
 
 HERE = Path(__file__).parent
 FULL_COUNTS = {"W1": 100, "W2": 2000, "W3": 1000, "W4": 300, "W5": 1000, "W6": 1000}
-SCALED = ("W3", "W5")  # wall time of the whole; the others are of one step, or a second
 FIRST_WORDS = "Hello, world!"
 
 Values = dict[str, float]
@@ -91,10 +89,11 @@ PEERS = {
             name="prefect",
             package="prefect",
             stores=(SQLITE, POSTGRES),
-            counts={"W1": 20, "W2": 10, "W3": 100, "W4": 10},
+            counts={"W1": 100, "W2": 100, "W3": 1000, "W4": 10},
             program="prefect_program.py",
             imports="from prefect import flow, task",
-            note="a server of its own in another process",
+            on_sqlite={"W2": 10},
+            note="a server of its own in another process; a flow takes a second, however little there is to do",
         ),
     )
 }
@@ -127,7 +126,7 @@ def cells_of(peer: Peer, workload: str, store: str, part: int) -> list[PeerCell]
             who=peer.name,
             workload=workload,
             note=_note(peer, workload, count),
-            measured=_workload(peer, workload, count, part),
+            measured=_workload(peer, workload, count),
         )
     ]
 
@@ -149,21 +148,14 @@ def measure_for(quantity: str, of_ours: Measure, peer: str) -> Measure:
 def _note(peer: Peer, workload: str, count: int) -> str:
     parts = [peer.note] if peer.note else []
     if workload in FULL_COUNTS and count != FULL_COUNTS[workload]:
-        scaled = ", the others added at what one more takes" if workload in SCALED else ""
-        parts.append(f"{count} instead of {FULL_COUNTS[workload]}{scaled}")
+        parts.append(f"{count} instead of {FULL_COUNTS[workload]}")
     return "; ".join(parts)
 
 
-def _workload(peer: Peer, workload: str, count: int, part: int) -> Callable[[str, float, Mapping[str, str]], Values]:
+def _workload(peer: Peer, workload: str, count: int) -> Callable[[str, float, Mapping[str, str]], Values]:
     def measured(url: str, seconds: float, extra: Mapping[str, str]) -> Values:
         command = [str(environments.python_of(peer.name)), str(HERE / peer.program), url, workload, str(count)]
         values = values_said(command, seconds=seconds, extra=extra)
-        if workload in SCALED:
-            missing = FULL_COUNTS[workload] // part - count
-            one_more = values.pop("one_more_seconds", 0.0)
-            if missing > 0 and one_more <= 0:
-                raise CellFailed(f"{count} took no longer than fewer did, so {missing} more cannot be added")
-            values["seconds"] += one_more * max(0, missing)
         return {f"{workload} {name}": value for name, value in values.items()}
 
     return measured

@@ -86,15 +86,10 @@ def w2(runs: int) -> None:
 
 
 def w3(width: int) -> None:
-    fewer = max(1, width // 5)
-    spread(fewer)
-    started = time.perf_counter()
-    spread(fewer)
-    few = seconds_since(started)
+    spread(max(1, width // 5))
     started = time.perf_counter()
     spread(width)
-    all_of_them = seconds_since(started)
-    tell(seconds=all_of_them, one_more_seconds=(all_of_them - few) / (width - fewer))
+    tell(seconds=seconds_since(started))
 
 
 def w4(samples: int) -> None:

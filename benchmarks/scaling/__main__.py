@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.circumstances import circumstances, load
 from benchmarks.databases import Databases
 from benchmarks.measures import POSTGRES, SQLITE
 from benchmarks.processes import CellFailed, values_said
@@ -49,12 +48,7 @@ def main(words: list[str] | None = None) -> None:
     part = TINY_PART if given.quick else 1
     seconds = None if given.here else given.point_seconds
     report: dict[str, Any] = {
-        "conditions": {
-            "python": platform.python_version(),
-            "cores": os.cpu_count(),
-            "load_before": round(os.getloadavg()[0], 2),
-            "quick": given.quick,
-        },
+        "conditions": circumstances() | {"quick": given.quick},
         "series": {},
     }
     chosen = [SERIES[name] for name in given.only or SERIES]
@@ -95,7 +89,7 @@ def _point(series: Series, databases: Databases, size: int, part: int, seconds: 
         "store": databases.store,
         "values": values,
         "failure": failure,
-        "load": round(os.getloadavg()[0], 2),
+        "load": load(),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from holdfast.batches import Commit
+from holdfast.batches import Commit, Submitted, deliver
 
 log = logging.getLogger("holdfast.coordinator")
 
@@ -14,13 +14,14 @@ Herald = Callable[[Commit], bool]  # whether it has something to send, and a tas
 
 
 class Audience:
-    """Tells everybody of every commit once, each list in the order of the commits."""
+    """Tells the callers and everybody else of every commit once, each list in the order of the commits."""
 
     def __init__(self) -> None:
         self.heralds: list[Herald] = []  # hints to other processes are on their way while the callers here go on
         self.observers: list[Observer] = []
         self.spectators: list[Observer] = []  # what counts and logs, which no operation depends on
         self.untold: list[Commit] = []  # spectators have not heard of these
+        self._owed: list[tuple[list[Submitted], Commit]] = []  # nobody has heard of these, but the heralds
 
     def herald(self, commit: Commit) -> bool:
         """Whether a hint is about to leave, if its task is let run."""
@@ -32,10 +33,17 @@ class Audience:
                 log.exception("an observer of commits raised")
         return leaves
 
-    def tell(self, commit: Commit, *, another_follows: bool) -> None:
-        """Spectators hear of it now, or if another one follows at once, while the store writes that one."""
-        _tell(self.observers, commit)
-        self.untold.append(commit)
+    def owe(self, batch: list[Submitted], commit: Commit) -> None:
+        """Whoever tells of a later commit tells of this one first."""
+        self._owed.append((batch, commit))
+
+    def tell(self, *, another_follows: bool = False) -> None:
+        """Tell what is owed. Spectators hear of it now, or if another commit follows at once, while that is written."""
+        owed, self._owed = self._owed, []
+        for batch, commit in owed:
+            deliver(batch)
+            _tell(self.observers, commit)
+            self.untold.append(commit)
         if not another_follows:
             self.catch_up()
 

@@ -40,7 +40,6 @@ from holdfast.batches import (
     Decided,
     Spent,
     Submitted,
-    deliver,
     gave_up,
     named,
     named_with_code,
@@ -295,9 +294,11 @@ class Coordinator:
                 self._handed = len(getattr(fast[0].result, "handed", ()))
                 soon = is_drained and len(fast) == 1 and self._handed > 0
                 commit = self._absorb(fast, decided.view, changes, spent, locked=False)
-                if self.audience.herald(commit):  # it goes out now, and not behind all that follows from this here
-                    await turn_of_the_loop()
-                self._tell(fast, commit, another_follows=soon)
+                try:
+                    if self.audience.herald(commit):  # it goes out now, and not behind all that follows from this here
+                        await turn_of_the_loop()
+                finally:  # also if this is cancelled meanwhile: it is committed
+                    self.audience.tell(another_follows=soon)
                 return slow
             decided = None
             for run in missed:
@@ -534,9 +535,9 @@ class Coordinator:
     def remember(self, handed: Sequence[Handed]) -> bool:
         """Take the rows that a claim returned, so that the completion need not read them.
 
-        Whether all of the runs were remembered as they are: then the next claim may be told what is (`recall`).
+        Whether all of it was remembered as it was: then the next claim may be told what is (`recall`).
         """
-        self.audience.catch_up()  # with what was committed before
+        self.audience.tell()  # what was committed before
         for watch_claims in self.claim_observers:
             watch_claims(handed)
         return self.cache.learn_claims(handed)
@@ -569,18 +570,15 @@ class Coordinator:
 
     def _commit(self, batch: list[Submitted], view: View, changes: Changes, spent: Spent) -> None:
         """All that follows a commit of the locked path."""
-        commit = self._absorb(batch, view, changes, spent, locked=True)
-        self.audience.herald(commit)
-        self._tell(batch, commit)
+        self.audience.herald(self._absorb(batch, view, changes, spent, locked=True))
+        self.audience.tell()
 
     def _absorb(self, batch: list[Submitted], view: View, changes: Changes, spent: Spent, *, locked: bool) -> Commit:
         self.cache.absorb(changes)
         pairs = [(item.operation, item.result if item.error is None else item.error) for item in batch]
-        return Commit(view.now, changes, pairs, spent, locked)
-
-    def _tell(self, batch: list[Submitted], commit: Commit, *, another_follows: bool = False) -> None:
-        deliver(batch)
-        self.audience.tell(commit, another_follows=another_follows)
+        commit = Commit(view.now, changes, pairs, spent, locked)
+        self.audience.owe(batch, commit)
+        return commit
 
     def _forget(self, batch: list[Submitted]) -> None:
         for item in batch:

@@ -20,8 +20,8 @@ from benchmarks.figures import BARE, Figure, Measure
 from benchmarks.limits import one_commit_ms
 from benchmarks.measures import POSTGRES, SQLITE
 from benchmarks.own_cells import OWN_CELLS, WORKLOADS
-from benchmarks.peers import adapters, environments
-from benchmarks.peers.adapters import PEERS, cells_of
+from benchmarks.peers import environments
+from benchmarks.peers.adapters import FULL_COUNTS, PEERS, cells_of
 from benchmarks.processes import CellFailed, first_words, values_said
 from benchmarks.rounds import MEASURES, Failure, Kept, Plan
 from benchmarks.scaling import __main__ as scaling_main
@@ -69,8 +69,7 @@ def test_a_cell_runs_in_a_process_of_its_own_beside_the_limit(tmp_path: Path) ->
     run.main(["--quick", "--store", SQLITE, "--only", "W5", "--json", str(report)])
     figures = json.loads(report.read_text())["figures"]
     assert [(figure["who"], figure["workload"]) for figure in figures] == [
-        (BARE, "limit"),
-        (BARE, "limit"),
+        *[(BARE, "limit")] * 3,  # one row, a batch, and the interpreter alone
         *[("holdfast", "W5")] * 3,  # functions, flows and graphs
     ]
 
@@ -99,7 +98,7 @@ def test_what_was_measured_is_saved_after_each_cell(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(run, "write", watched)
     run.main(["--quick", "--here", "--store", SQLITE, "--only", "W1", "--json", str(report)])
-    assert [len(each["figures"]) for each in seen] == [4, 6, 8, 8]
+    assert [len(each["figures"]) for each in seen] == [5, 7, 9, 9]
     assert [each["conditions"]["complete"] for each in seen] == [False, False, False, True]
 
 
@@ -130,6 +129,12 @@ def test_a_round_that_a_peer_missed_is_left_out_of_the_ratio() -> None:
     assert ours.better_than(figure(RATE, "peer", {4: 50.0})) is None
 
 
+def test_a_wall_time_is_compared_with_what_the_bare_database_takes_for_as_many_steps() -> None:
+    """1,000 steps in 0.1 s, where the bare database completes 100,000 a second: ten times its time."""
+    whole = Measure(name="W3", what="all of them", unit="s", limit="batched", steps=1000)
+    assert figure(whole, "holdfast", {1: 0.1}, {1: 100_000.0}).times_the_limit == pytest.approx(10.0)
+
+
 @pytest.mark.parametrize(("measure", "best"), [(STEP, "low"), (RATE, "high")])
 def test_the_best_peer_is_the_best_by_the_measure_s_own_direction(measure: Measure, best: str) -> None:
     figures = [
@@ -150,7 +155,7 @@ def test_peers_and_limits_of_one_round_are_told_beside_ours() -> None:
     kept.samples[SQLITE, "holdfast", "W1_FUNCTION"][1] = 0.4
     kept.samples[SQLITE, "dbos", "W1 step_ms"][1] = 2.0
     kept.bare[SQLITE, "W1", "ONE_COMMIT"][1] = 0.2
-    kept.notes["dbos W1"] = "20 instead of 100"
+    kept.notes[SQLITE, "dbos", "W1"] = "20 instead of 100"
     ours = next(each for each in kept.figures() if each.who == "holdfast").as_json(kept.figures())
     theirs = next(each for each in kept.figures() if each.who == "dbos").as_json(kept.figures())
     assert ours["best_peer"] == "dbos"
@@ -239,22 +244,17 @@ def test_every_peer_has_its_versions_and_its_program() -> None:
 
 
 def test_a_smaller_count_is_noted() -> None:
-    (cell,) = cells_of(PEERS["prefect"], "W3", POSTGRES, 1)
-    assert cell.note.endswith("100 instead of 1000, the others added at what one more takes")
+    for store, note in ((SQLITE, "200 instead of 2000"), (POSTGRES, "")):
+        (cell,) = cells_of(PEERS["dbos"], "W2", store, 1)
+        assert cell.note.endswith(note)
+        assert ("instead" in cell.note) == bool(note)
 
 
-def test_a_wall_time_of_fewer_is_never_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer's fixed costs count once: 3 s for 100, of which a step is 10 ms, are 12 s for 1,000 and not 30."""
-    said = {"seconds": 3.0, "one_more_seconds": 0.01}
-    monkeypatch.setattr(adapters, "values_said", lambda *words, **options: dict(said))
-    monkeypatch.setattr(environments, "python_of", lambda name: Path(name))
-    (cell,) = cells_of(PEERS["prefect"], "W3", POSTGRES, 1)
-    assert cell.measured("postgresql://", 1, {}) == {"W3 seconds": pytest.approx(12.0)}
-    said["one_more_seconds"] = -0.01
-    with pytest.raises(CellFailed, match="900 more cannot be added"):
-        cell.measured("postgresql://", 1, {})
-    (cell,) = cells_of(PEERS["dbos"], "W3", POSTGRES, 1)
-    assert cell.measured("postgresql://", 1, {}) == {"W3 seconds": 3.0}
+def test_a_wall_time_is_only_taken_of_as_many_as_ours() -> None:
+    """Of fewer it would be multiplied, and a peer's fixed costs with it."""
+    for peer in PEERS.values():
+        for workload in ("W3", "W5"):
+            assert peer.counts.get(workload, FULL_COUNTS[workload]) == FULL_COUNTS[workload], peer.name
 
 
 def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,17 +300,34 @@ def report_of(*figures: Figure) -> dict[str, Any]:
 
 
 def test_a_remark_about_a_peer_is_told_once() -> None:
-    """Without workloads if it is about all that were measured of that peer."""
+    """Without workloads if it is about all that were measured of that peer; with the store if it is about one only."""
     theirs = [
-        {"who": "dbos", "workload": "W1", "note": "its default journal"},
-        {"who": "dbos", "workload": "W4", "note": "its default journal; 100 instead of 300"},
+        {"who": "dbos", "workload": "W1", "store": SQLITE, "note": "its default journal"},
+        {"who": "dbos", "workload": "W2", "store": SQLITE, "note": "its default journal; 200 instead of 2000"},
+        {"who": "dbos", "workload": "W2", "store": POSTGRES, "note": "its default journal"},
+        {"who": "dbos", "workload": "W4", "store": SQLITE, "note": "its default journal; 100 instead of 300"},
+        {"who": "dbos", "workload": "W4", "store": POSTGRES, "note": "its default journal; 100 instead of 300"},
     ]
-    assert page.remarks(theirs) == ["- dbos: its default journal", "- dbos, W4: 100 instead of 300"]
+    assert page.remarks(theirs) == [
+        "- dbos: its default journal",
+        "- dbos, W2 on SQLite: 200 instead of 2000",
+        "- dbos, W4: 100 instead of 300",
+    ]
+
+
+def test_a_note_is_of_one_store_only() -> None:
+    """What a peer is asked for may differ: one store's note must not take the place of the other's."""
+    kept = Kept()
+    for store, note in ((SQLITE, "200 instead of 2000"), (POSTGRES, "")):
+        kept.samples[store, "dbos", "W2 steps_per_second"][1] = 300.0
+        if note:
+            kept.notes[store, "dbos", "W2"] = note
+    assert {each.store: each.note for each in kept.figures()} == {SQLITE: "200 instead of 2000", POSTGRES: ""}
 
 
 def test_a_report_is_put_between_the_marks_of_the_page(tmp_path: Path) -> None:
     path, written = tmp_path / "page.md", tmp_path / "report.json"
-    marks = "".join(f"<!-- {name}: begin -->\nold\n<!-- {name}: end -->\n" for name in ("figures", "peers"))
+    marks = "".join(f"<!-- {name}: begin -->\nlast year\n<!-- {name}: end -->\n" for name in ("figures", "peers"))
     path.write_text(f"Before.\n{marks}After.\n")
     ours = figure(STEP, "holdfast", {1: 1.0, 2: 2.0}, {1: 0.5, 2: 1.0})
     written.write_text(json.dumps(report_of(ours, figure(STEP, "dbos", {1: 3.0, 2: 6.0}))))
@@ -318,7 +335,7 @@ def test_a_report_is_put_between_the_marks_of_the_page(tmp_path: Path) -> None:
     text = path.read_text()
     assert text.startswith("Before.\n")
     assert text.endswith("After.\n")
-    assert "old" not in text
+    assert "last year" not in text
     assert "| W1: a step, ms | 1.5 | 67% | 2.0 | 3.00 |" in text
     assert "| W1: a step, ms, SQLite | 1.5 | 4.5 (3.0) |" in text
     assert "a try without a figure: W1 of prefect on SQLite: not done after 300 s" in text

@@ -26,14 +26,29 @@ def test_spectators_hear_of_every_commit_once_and_in_order() -> None:
     watched: list[int] = []
     audience.observers.append(lambda commit: observed.append(commit.now))
     audience.spectators.append(lambda commit: watched.append(commit.now))
-    audience.tell(commit(1), another_follows=True)
+    audience.owe([], commit(1))
+    audience.tell(another_follows=True)
     assert (observed, watched) == ([1], [])
-    audience.tell(commit(2), another_follows=False)
+    audience.owe([], commit(2))
+    audience.tell()
     assert (observed, watched) == ([1, 2], [1, 2])
-    audience.tell(commit(3), another_follows=True)
+    audience.owe([], commit(3))
+    audience.tell(another_follows=True)
     audience.catch_up()
     audience.catch_up()
     assert watched == [1, 2, 3]
+
+
+def test_whoever_tells_of_a_later_commit_tells_of_those_before_it_first() -> None:
+    """A hint may be on its way while nobody here has heard of its commit, and a claim or another commit come then."""
+    audience = Audience()
+    observed: list[int] = []
+    audience.observers.append(lambda commit: observed.append(commit.now))
+    audience.owe([], commit(1))
+    audience.owe([], commit(2))
+    audience.tell()
+    audience.tell()
+    assert observed == [1, 2]
 
 
 def test_a_spectator_that_raises_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -41,7 +56,8 @@ def test_a_spectator_that_raises_keeps_nothing_from_the_others(caplog: pytest.Lo
     watched: list[int] = []
     audience.spectators += [lambda commit: 1 // 0, lambda commit: watched.append(commit.now)]  # type: ignore[func-returns-value, list-item]
     with caplog.at_level(logging.ERROR):
-        audience.tell(commit(1), another_follows=False)
+        audience.owe([], commit(1))
+        audience.tell()
     assert watched == [1]
     assert "an observer of commits raised" in caplog.text
 

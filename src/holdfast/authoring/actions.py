@@ -285,12 +285,11 @@ def check_function(function: object, decorator: str) -> None:
             hint="return a list instead of using yield",
         )
     parent, _, _ = function.__qualname__.rpartition(".")
-    parameters = list(inspect.signature(function).parameters)
     if (
         decorator == "@hf.action"
         and parent
         and not parent.endswith("<locals>")
-        and parameters[:1] in (["self"], ["cls"])
+        and list(inspect.signature(function).parameters)[:1] in (["self"], ["cls"])
     ):
         raise UsageError(
             f"{function.__qualname__} is a method, and an action has no instance to be called on",

@@ -398,6 +398,9 @@ def check_method(function: Callable[[Any], Any], declaration: Declaration, decor
     owner = f"{declaration.kind} {function.__qualname__}"
     declaration.policy(owner)
     check_transactional(function, declaration.transactional is True, owner)
+    code = function.__code__
+    if code.co_argcount == 1 and not code.co_kwonlyargcount and not hasattr(function, "__wrapped__"):
+        return  # as nearly all are: a signature is half of what a class of many nodes costs
     parameters = list(inspect.signature(function).parameters.values())
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     needed = [

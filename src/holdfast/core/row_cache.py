@@ -147,9 +147,10 @@ class RowCache:
         return None if work is None or work.token != token or work.status != READY else (work, row)
 
     def learn_claims(self, handed: Iterable[Handed]) -> bool:
-        """Remember what a claim returned; whether all of its runs were remembered as they are."""
+        """Remember what a claim returned; whether all of it was remembered as it was."""
         run, late, all_known = None, False, True
         for item in handed:
+            all_known = all_known and self._was_ready_here(item.work)
             if item.run is not run:  # else it is the next item of the same one
                 run = item.run
                 known = self.run_row(run.id)
@@ -164,6 +165,13 @@ class RowCache:
             else:
                 self.learn(WORK, item.work)
         return all_known
+
+    def _was_ready_here(self, claimed: Work) -> bool:
+        cached = self.runs.get(claimed.run)
+        if cached is None:
+            return False
+        work = cached.rows.get(WORK, _NO_ROWS).get((claimed.run, claimed.node, claimed.attempt))
+        return work is not None and work.status == READY and work.token == claimed.token - 1
 
     def learn_late_claim(self, claimed: Work, version: int) -> None:
         """Remember a claim whose run had this version and was written since. Only on top of the very row that was

@@ -211,6 +211,8 @@ def _instance(view: View, op: InputGiven, code: DeciderCode) -> Run:
         model=DECIDER,
         key=op.key,
         status=RUNNING,
+        # Not 0: who still remembers an earlier life of this id, which was pruned, must not take this one for it (K4).
+        version=view.now,
         codec=op.codec,
         queue=code.queue,
         tags=op.tags,

@@ -296,7 +296,11 @@ class PostgresStore:
             work = leased(known[0], worker=worker, started=started)
             handed.append(Handed(work, begun(known[1], work)))
         if unknown:
-            handed += _handed(await self._statement("fetch", "claimed", *map(list, zip(*unknown, strict=True))))
+            try:
+                handed += _handed(await self._statement("fetch", "claimed", *map(list, zip(*unknown, strict=True))))
+            except StoreUnavailable:
+                if not handed:  # else those begin now; the others are leased to this worker, whose sweep will find them
+                    raise
         return handed
 
     async def promote(self, queues: Sequence[str]) -> int | None:
