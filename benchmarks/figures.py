@@ -15,8 +15,9 @@ BARE = "limit"  # whose figure the bare database's is
 class Measure:
     """What is measured, and what it should come to.
 
-    `limit` names the figure of the bare database that it is compared with, `commits` how many of those a
-    perfect engine would need for it, or `steps` how many steps, whose time the bare database's rate tells. Measures of one `quantity` are compared with each other, whoever was measured.
+    `limit` names the figure of the bare database that it is compared with, `commits` how many of those a perfect engine
+    would need for it, or `steps` how many steps, whose time the bare database's rate tells. Measures of one `quantity`
+    are compared with each other, whoever was measured.
     """
 
     name: str

@@ -79,35 +79,55 @@ W3_FEW = Measure(
     name="W3",
     quantity="W3 seconds",
     what="1,000 parallel steps and an aggregate",
-    unit="s", limit="batched", steps=1000,
+    unit="s",
+    limit="batched",
+    steps=1000,
     targets={POSTGRES: 0.12, SQLITE: 0.1},
 )
 W3_MANY = Measure(
     name="W3",
     what="10,000 parallel steps and an aggregate",
-    unit="s", limit="batched", steps=10_000,
+    unit="s",
+    limit="batched",
+    steps=10_000,
     targets={POSTGRES: 1.2, SQLITE: 1.0},
 )
 W3_FUNCTION_FEW = Measure(
     name="W3",
     quantity="W3 seconds",
     what="a function's gather of 1,000",
-    unit="s", limit="batched", steps=1000,
+    unit="s",
+    limit="batched",
+    steps=1000,
     targets={POSTGRES: 0.12, SQLITE: 0.1},
 )
 W3_FUNCTION_MANY = Measure(
-    name="W3", what="a function's gather of 10,000", unit="s", limit="batched", steps=10_000, targets={POSTGRES: 1.2, SQLITE: 1.0}
+    name="W3",
+    what="a function's gather of 10,000",
+    unit="s",
+    limit="batched",
+    steps=10_000,
+    targets={POSTGRES: 1.2, SQLITE: 1.0},
 )
 W3_FLOW_FEW = Measure(
-    name="W3", quantity="W3 seconds", what="a flow's spread of 1,000", unit="s", limit="batched", steps=1000, targets={POSTGRES: 0.12, SQLITE: 0.1}
+    name="W3",
+    quantity="W3 seconds",
+    what="a flow's spread of 1,000",
+    unit="s",
+    limit="batched",
+    steps=1000,
+    targets={POSTGRES: 0.12, SQLITE: 0.1},
 )
-W3_FLOW_MANY = Measure(name="W3", what="a flow's spread of 10,000", unit="s", limit="batched", steps=10_000, targets={POSTGRES: 1.2, SQLITE: 1.0})
-W3_GRAPH_FEW = Measure(
-    name="W3", what="a graph that sends 1,000 items", unit="s", limit="batched", steps=1000
+W3_FLOW_MANY = Measure(
+    name="W3",
+    what="a flow's spread of 10,000",
+    unit="s",
+    limit="batched",
+    steps=10_000,
+    targets={POSTGRES: 1.2, SQLITE: 1.0},
 )
-W3_GRAPH_MANY = Measure(
-    name="W3", what="a graph that sends 10,000 items", unit="s", limit="batched", steps=10_000
-)
+W3_GRAPH_FEW = Measure(name="W3", what="a graph that sends 1,000 items", unit="s", limit="batched", steps=1000)
+W3_GRAPH_MANY = Measure(name="W3", what="a graph that sends 10,000 items", unit="s", limit="batched", steps=10_000)
 W4_HERE_P50 = Measure(
     name="W4",
     quantity="W4 p50",
