@@ -202,19 +202,22 @@ async def profile(url: str, model: str, workload: str, clockwork: Clockwork) -> 
             number = await action(number)
         return number
 
-    function = hf.workflow(registry=registry)(chain)
+    if model == "flow":
+        program = hf.flow(registry=registry)(chain)
+    else:
+        program = hf.workflow(registry=registry)(chain)
 
     async def once(engine: hf.Engine) -> Cost:
         if workload == "W1":
             if model == "dag":
                 return await one_run(engine, dag)
             with Cost.of(steps) as cost:
-                await engine.run(function, steps)
+                await engine.run(program, steps)
             return cost
         if model == "dag":
             return await many_runs(engine, dag, RUNS)
         with Cost.of(RUNS * steps) as cost:
-            handles = await asyncio.gather(*(engine.start(function, steps) for _ in range(RUNS)))
+            handles = await asyncio.gather(*(engine.start(program, steps) for _ in range(RUNS)))
             await asyncio.gather(*(handle.result() for handle in handles))
         return cost
 
@@ -279,7 +282,7 @@ def measured(stores: list[str], rounds: int) -> list[tuple[str, str, str, dict[s
     ):
         for number in range(rounds):
             for workload in ("W1", "W2"):
-                for model in ("function", "dag"):
+                for model in ("function", "flow", "dag"):
                     for store in stores:
                         name = f"p{number}{workload}{model}".lower()
                         file = Path(directory, f"{name}.db")
