@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,8 +103,6 @@ def measure_killed(url: str, model: str, *, steps: int = 10_000) -> Recovery:
     with _program(url, model, steps, middle) as first:
         _said(first, "began")
         _said(first, "pauses")
-        first.kill()
-        first.wait()
     started = time.perf_counter()
     with _program(url, model, steps, NOWHERE) as second:
         number = _said(second, "began")
@@ -115,9 +114,14 @@ def measure_killed(url: str, model: str, *, steps: int = 10_000) -> Recovery:
     return Recovery(seconds_to_first_new_step=seconds, peak_megabytes=megabytes)
 
 
-def _program(url: str, model: str, steps: int, pause_at: int) -> subprocess.Popen[str]:
+@contextmanager
+def _program(url: str, model: str, steps: int, pause_at: int) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "benchmarks.killed", url, model, str(steps), str(pause_at)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
 
 
 def _said(program: subprocess.Popen[str], word: str) -> float:

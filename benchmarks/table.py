@@ -29,7 +29,7 @@ def rendered_failures(failures: Sequence[Failure]) -> str:
 
 def rendered_notes(figures: Sequence[Figure]) -> str:
     """What has to be known about the peers' figures."""
-    notes = {f"{figure.who} {figure.measure.name}: {figure.note}" for figure in figures if figure.note}
+    notes = {f"{each.who} {each.measure.name}, {each.store}: {each.note}" for each in figures if each.note}
     return "\n".join(sorted(notes))
 
 

@@ -142,6 +142,7 @@ def measure_for(quantity: str, of_ours: Measure, peer: str) -> Measure:
         more_is_better=of_ours.more_is_better,
         limit=of_ours.limit,
         commits=of_ours.commits,
+        steps=of_ours.steps,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from holdfast.batches import Commit, Submitted, deliver
@@ -21,7 +22,7 @@ class Audience:
         self.observers: list[Observer] = []
         self.spectators: list[Observer] = []  # what counts and logs, which no operation depends on
         self.untold: list[Commit] = []  # spectators have not heard of these
-        self._owed: list[tuple[list[Submitted], Commit]] = []  # nobody has heard of these, but the heralds
+        self._owed: deque[tuple[list[Submitted], Commit]] = deque()  # nobody has heard of these, but the heralds
 
     def herald(self, commit: Commit) -> bool:
         """Whether a hint is about to leave, if its task is let run."""
@@ -39,8 +40,8 @@ class Audience:
 
     def tell(self, *, another_follows: bool = False) -> None:
         """Tell what is owed. Spectators hear of it now, or if another commit follows at once, while that is written."""
-        owed, self._owed = self._owed, []
-        for batch, commit in owed:
+        while self._owed:
+            batch, commit = self._owed.popleft()
             deliver(batch)
             _tell(self.observers, commit)
             self.untold.append(commit)

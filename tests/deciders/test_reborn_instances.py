@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import holdfast as hf
+from holdfast.core.operations import Handed
 from holdfast.store.contract import ClaimRequest
 from tests.deciders.conftest import Stage
 from tests.worker.support import assert_sound
@@ -76,6 +77,19 @@ def accounts() -> tuple[hf.Registry, Any]:
     return registry, Account
 
 
+async def claimed(engine: hf.Engine) -> list[Handed]:
+    """What a worker would be handed that goes by what its process remembers."""
+    wanted = ClaimRequest(
+        worker="w",
+        queue="default",
+        limit=1,
+        workflows=engine.definitions.known_workflows(),
+        actions=engine.definitions.known_actions(),
+        recall=engine.coordinator.cache.recall,
+    )
+    return await engine.store.claim(wanted)
+
+
 @pytest.mark.parametrize("asks", ["for the state", "for work"])
 async def test_k4_an_instance_that_began_anew_elsewhere_is_not_taken_for_the_one_before(
     shared_stage: Stage, asks: str
@@ -96,14 +110,6 @@ async def test_k4_an_instance_that_began_anew_elsewhere_is_not_taken_for_the_one
             await here.execute(Account, Greet("x"))
             assert [fact.event for fact in await here.stream(Account, "x")] == [Opened("Bob"), Greeted("Bob")]
         else:
-            wanted = ClaimRequest(
-                worker="w",
-                queue="default",
-                limit=1,
-                workflows=here.definitions.known_workflows(),
-                actions=here.definitions.known_actions(),
-                recall=here.coordinator.cache.recall,
-            )
-            (handed,) = await here.store.claim(wanted)
+            (handed,) = await claimed(here)
             assert b"Bob" in (handed.work.payload or b"")
         await assert_sound(there)

@@ -399,7 +399,7 @@ def check_method(function: Callable[[Any], Any], declaration: Declaration, decor
     declaration.policy(owner)
     check_transactional(function, declaration.transactional is True, owner)
     code = function.__code__
-    if code.co_argcount == 1 and not code.co_kwonlyargcount and not hasattr(function, "__wrapped__"):
+    if code.co_argcount == 1 and not code.co_kwonlyargcount and not vars(function):
         return  # as nearly all are: a signature is half of what a class of many nodes costs
     parameters = list(inspect.signature(function).parameters.values())
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

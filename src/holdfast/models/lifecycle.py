@@ -157,6 +157,8 @@ class Lifecycle:
         )
         if op.paused:
             run = replace(run, status=PAUSED, reason=STARTED_PAUSED)
+        if op.parent is not None:  # its id is derived, and may have been that of a child that was pruned (K4)
+            run = replace(run, version=view.now)
         view.insert(RUNS, run)
         handing = Handing(op.offer, self.definitions)
         self.machines[op.model].start(view, run, op, handing, self.definitions)
