@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import inspect
 import pickle
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeVar
@@ -417,7 +418,10 @@ def test_nodes_that_cannot_be_called_with_self_alone_are_refused() -> None:
     def generator(self: Base) -> Any:
         yield 1
 
-    for wrong in (with_parameter, without_self):
+    def passes_on(self: Base, *given: Any) -> None: ...
+
+    passes_on.__signature__ = inspect.signature(with_parameter)  # type: ignore[attr-defined]  # as some decorators do
+    for wrong in (with_parameter, without_self, passes_on):
         with pytest.raises(DagError, match="called with self alone"):
             step(wrong)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="is a generator"):

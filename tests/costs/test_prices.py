@@ -1,8 +1,8 @@
 """What a step is made of must not creep up: statements, commits and bytes of the log, counted by the databases.
 
 The bounds of lone runs are a tenth to a fifth above what was counted when they were set; how many share a commit
-depends on the machine, so that there is more room where many do. `python -m benchmarks.prices` counts anew: a change that makes
-something cheaper should lower its bound.
+depends on the machine, so that there is more room where many do. `python -m benchmarks.prices` counts anew: a change
+that makes something cheaper should lower its bound.
 """
 
 from __future__ import annotations

@@ -112,3 +112,23 @@ async def test_a_long_step_does_not_keep_spectators_waiting(url: str) -> None:
 
         engine.coordinator.audience.spectators.append(note)
         await engine.run(dag(), timeout=30)
+
+
+async def test_k9_who_is_cancelled_while_a_hint_leaves_has_told_of_what_is_committed(url: str) -> None:
+    """The commit is made: its caller must not hear that the engine was closed before that."""
+    registry = Registry()
+    dag = chain(registry)
+    async with hf.Engine(url, registry=registry) as engine:
+
+        def cancel_the_coordinator(commit: Commit) -> bool:
+            engine.coordinator.audience.heralds.remove(cancel_the_coordinator)
+            for task in asyncio.all_tasks():
+                if task.get_name() == "holdfast-coordinator":
+                    task.cancel()
+            return True
+
+        engine.coordinator.audience.heralds.append(cancel_the_coordinator)
+        handle = await engine.start(dag())
+        assert await handle.status() == "pending"
+        async with engine.worker():
+            await handle.result(timeout=30)

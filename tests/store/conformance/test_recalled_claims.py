@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from holdfast.core.errors import StoreUnavailable
 from holdfast.core.operations import Handed
 from holdfast.core.row_cache import RowCache
 from holdfast.core.rows import GATE_DUE, RUNS, WORK, Run, Work
@@ -97,6 +98,27 @@ async def test_k3_what_somebody_took_away_before_it_was_read_is_not_handed(postg
         statement: Callable[..., Any] = store._statement  # type: ignore[attr-defined]
         for token, found in ((6, 1), (5, 0), (7, 0)):
             assert len(await statement("fetch", "claimed", ["r1"], ["a"], [1], [token])) == found, token
+
+
+async def test_g9_what_is_remembered_begins_also_if_the_rest_cannot_be_read(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are leased: what was not handed is found by its worker's own sweep."""
+    run, first, second = a_run("r1", active=2), a_work("r1", "a"), a_work("r1", "b")
+    async with Site("postgresql", postgres_url).opened(VirtualClock()) as store:
+        await put(store, run, first, second)
+        statement: Callable[..., Any] = store._statement  # type: ignore[attr-defined]
+
+        async def broken(method: str, name: str, *args: Any) -> Any:
+            if name == "claimed":
+                raise StoreUnavailable("the connection broke")
+            return await statement(method, name, *args)
+
+        monkeypatch.setattr(store, "_statement", broken)
+        handed = await store.claim(asked(recall=remembers({("r1", "a"): (first, run)}, [])))
+        leased = await store.leased_to(handed[0].work.worker or "")
+    assert [item.work.node for item in handed] == ["a"]
+    assert {work.node for work in leased} == {"a", "b"}
 
 
 @pytest.mark.parametrize(
