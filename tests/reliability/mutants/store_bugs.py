@@ -74,8 +74,14 @@ STORE: tuple[Mutant, ...] = (
         "PostgreSQL: claims do not skip what another claim has locked",
         "K10, G3",
         "store/queries/postgres.sql",
-        "LIMIT $4 FOR UPDATE OF w SKIP LOCKED),",
-        "LIMIT $4 FOR UPDATE OF w),",
+        "LIMIT $4 FOR UPDATE OF w SKIP LOCKED),\n"
+        "u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,\n"
+        "    started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint\n"
+        "  FROM c WHERE w.ctid = c.place RETURNING {work@w}),",
+        "LIMIT $4 FOR UPDATE OF w),\n"
+        "u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,\n"
+        "    started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint\n"
+        "  FROM c WHERE w.ctid = c.place RETURNING {work@w}),",
         *("tests/kernel/test_prototype_failures.py", "-k", "test_k10_claims_and_promotions_never_wait"),
         slow=True,
     ),
@@ -121,8 +127,12 @@ STORE: tuple[Mutant, ...] = (
         "SQLite: maintenance does not stop claims",
         "I11",
         "store/queries/sqlite.sql",
-        "w.losses < ?\n  AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'all' OR",
-        "w.losses < ?\n  AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.scope = 'every' OR",
+        "WHERE h.scope = 'all' OR (h.scope = 'workflow' AND h.name = w.workflow)\n"
+        "                  OR (h.scope = 'queue' AND h.name = w.queue))\nORDER BY w.priority DESC, w.due LIMIT ?\n"
+        "-- name: claimable_items",
+        "WHERE h.scope = 'every' OR (h.scope = 'workflow' AND h.name = w.workflow)\n"
+        "                  OR (h.scope = 'queue' AND h.name = w.queue))\nORDER BY w.priority DESC, w.due LIMIT ?\n"
+        "-- name: claimable_items",
         *("tests/store/conformance/test_claims.py", "-k", "test_i11_maintenance_stops_claims and sqlite"),
     ),
     mutant(

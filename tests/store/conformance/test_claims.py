@@ -81,6 +81,7 @@ async def test_i11_what_is_not_ready_is_not_claimed(site: Site, work: object) ->
         assert await store.claim(asked()) == []
 
 
+@pytest.mark.parametrize("from_memory", [False, True])
 @pytest.mark.parametrize(
     ("hold", "held"),
     [
@@ -92,8 +93,10 @@ async def test_i11_what_is_not_ready_is_not_claimed(site: Site, work: object) ->
     ],
     ids=lambda value: f"{value.scope}-{value.name}" if hasattr(value, "scope") else "",
 )
-async def test_i11_maintenance_stops_claims_until_it_is_over(site: Site, hold: object, held: set[str]) -> None:
-    """Everything, a workflow or a queue; a drain stops starts and no claim."""
+async def test_i11_maintenance_stops_claims_until_it_is_over(
+    site: Site, hold: object, held: set[str], from_memory: bool
+) -> None:
+    """Everything, a workflow or a queue; a drain stops starts and no claim. Memory lets nobody in."""
     rows = (
         a_run("r1"),
         a_run("r2", workflow="other"),
@@ -101,7 +104,8 @@ async def test_i11_maintenance_stops_claims_until_it_is_over(site: Site, hold: o
         a_work("r1", "b", queue="slow"),
         a_work("r2", "c", workflow="other"),
     )
-    requests = [asked(queue=queue, workflows=("flow", "other")) for queue in ("default", "slow")]
+    known = {"recall": lambda item: None} if from_memory else {}
+    requests = [asked(queue=queue, workflows=("flow", "other"), **known) for queue in ("default", "slow")]
     async with site.opened(VirtualClock()) as store:
         await put(store, *rows, hold)
         taken = {item.work.node for request in requests for item in await store.claim(request)}
