@@ -61,6 +61,7 @@ SLOW_DECISION_SECONDS = 0.1
 CONFLICTS_BEFORE_HALVING = 10
 UNDER_WAY_LIMIT = 2  # batches that are flushed at the same time, where the store gains by it
 CROWD = 32  # operations that wait from which on they are worth two commits
+GATHERING = 5  # turns in which what a batch let go on comes back, to share the next commit
 LINGERING = 2  # turns of the event loop that it takes an attempt to come back with what it led to
 ASIDE_LIMIT = 3  # connections that may wait for runs which someone slow has locked; the store has six
 RECONNECT_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
@@ -152,6 +153,8 @@ class Coordinator:
         try:
             while self._queue:
                 if await self._serve_next() > 1:
+                    for _ in range(GATHERING):
+                        await turn_of_the_loop()
                     continue
                 # Whoever was alone often comes back at once with its next step: cheaper than a task for each.
                 for _ in range(LINGERING):
