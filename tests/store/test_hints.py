@@ -38,6 +38,25 @@ async def test_k11_an_announcement_reaches_the_others_and_not_its_sender(shared_
         assert we == before
 
 
+async def test_k11_two_engines_on_one_store_both_hear(shared_site: Site) -> None:
+    """Each has observers for its own commits alone; and the second does not deafen the first."""
+    before = asyncio.all_tasks()
+    async with shared_site.opened() as store, shared_site.opened() as other:
+        one, two = list[str](), list[str]()
+        await store.listen(one.append)
+        await store.listen(two.append)
+        await _write(other)
+        await other.announce(frozenset({"work"}))
+        await until(lambda: "work" in one and "work" in two, "both hear the other process")
+        await _settled(one, two)
+        one.clear()
+        two.clear()
+        await store.announce(frozenset({"ended"}))
+        assert "ended" in one
+        assert "ended" in two
+    assert asyncio.all_tasks() == before, "nobody listens on a closed store"
+
+
 async def test_k11_on_postgresql_an_announcement_wakes_no_session_of_its_sender(postgres_url: str) -> None:
     """It comes from the session that listens; while there is none, from any other."""
     async with Site("postgresql", postgres_url).opened() as store:

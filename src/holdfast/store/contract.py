@@ -428,4 +428,7 @@ class Store(Protocol):
         """Tell other processes that there is work or news. A hint: losing it costs a poll."""
 
     async def listen(self, heard: Callable[[str], None]) -> None:
-        """Call `heard(channel)` for announcements of other processes, where the store can."""
+        """Call `heard(channel)` for announcements of other processes, where the store can.
+
+        Several engines of one process may share the store: each then hears what any of them announces.
+        """

@@ -12,7 +12,7 @@ the process's monotonic clock, so that deciding needs no round trip to ask for t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
@@ -79,6 +79,7 @@ class PostgresStore:
         self._sessions: dict[str, Connection] = {}
         self._locked: set[str] = set()  # workers of this process whose session holds their lock
         self._listener: asyncio.Task[None] | None = None
+        self._hearers: list[Callable[[str], None]] = []  # one for each engine on this store
         self._ear: Connection | None = None  # the session that listens, while there is one
         self._horizon = Horizon()
         self.round_trips = 0  # counted for the test that keeps them few
@@ -101,6 +102,7 @@ class PostgresStore:
             with suppress(asyncio.CancelledError):
                 await self._listener
             self._listener = None
+        self._hearers.clear()
         for session in self._sessions.values():
             session.terminate()
         self._sessions.clear()
@@ -460,6 +462,8 @@ class PostgresStore:
     async def announce(self, channels: frozenset[str]) -> None:
         if failpoints.armed:
             await failpoints.reach("announce.before")
+        if len(self._hearers) > 1:
+            self._tell(channels)
         # Without parameters it is one message and nothing to plan: whoever waits for the hint has it a fifth sooner.
         # Never in the hot transaction, since it takes a database-wide lock at commit. It does not wait for the disk.
         hints = "; ".join(f"NOTIFY holdfast, '{channel}'" for channel in sorted(channels))
@@ -477,34 +481,39 @@ class PostgresStore:
         """One listening connection, made again whenever it breaks. A pooler passes no notifications on."""
         if self.connections.pooled:
             return
+        self._hearers.append(heard)
+        if self._listener is None:
+            self._listener = asyncio.get_running_loop().create_task(self._keep_listening(), name="holdfast-listener")
 
-        async def listen_once() -> None:
-            connection = await self.connections.connect()
-            gone = asyncio.Event()
-            connection.add_termination_listener(lambda _: gone.set())
+    def _tell(self, channels: Iterable[str]) -> None:
+        for channel in channels:
+            for heard in self._hearers:
+                heard(channel)
 
-            def hear(_connection: Connection, sender: int, _channel: str, payload: str) -> None:
-                if sender != connection.get_server_pid():  # what this process committed its observers know, and better
-                    heard(payload)
+    async def _keep_listening(self) -> None:
+        while True:
+            with suppress(StoreUnavailable, OSError):
+                await self._listen_once()
+            await asyncio.sleep(0.2)
 
-            try:
-                with translate(self.connections.shown):
-                    await connection.add_listener("holdfast", hear)
-                self._ear = connection
-                heard("work")  # whatever was announced while nobody listened
-                heard("ended")
-                await gone.wait()
-            finally:
-                self._ear = None
-                connection.terminate()
+    async def _listen_once(self) -> None:
+        connection = await self.connections.connect()
+        gone = asyncio.Event()
+        connection.add_termination_listener(lambda _: gone.set())
 
-        async def keep_listening() -> None:
-            while True:
-                with suppress(StoreUnavailable, OSError):
-                    await listen_once()
-                await asyncio.sleep(0.2)
+        def hear(_connection: Connection, sender: int, _channel: str, payload: str) -> None:
+            if sender != connection.get_server_pid():  # what this process committed its observers know, and better
+                self._tell((payload,))
 
-        self._listener = asyncio.get_running_loop().create_task(keep_listening(), name="holdfast-listener")
+        try:
+            with translate(self.connections.shown):
+                await connection.add_listener("holdfast", hear)
+            self._ear = connection
+            self._tell(("work", "ended"))  # whatever was announced while nobody listened
+            await gone.wait()
+        finally:
+            self._ear = None
+            connection.terminate()
 
 
 def _handed(rows: list[Any]) -> list[Handed]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -104,6 +104,7 @@ class SqliteStore:
         self._last_now = 0
         self._slow_commits = 0
         self._watcher: asyncio.Task[None] | None = None
+        self._hearers: list[Callable[[str], None]] = []  # one for each engine on this store
         self.on_foreign_write: Callable[[], None] = lambda: None
 
     # -- opening
@@ -155,6 +156,7 @@ class SqliteStore:
             with suppress(asyncio.CancelledError):
                 await self._watcher
             self._watcher = None
+        self._hearers.clear()
         async with self._mutex:
             db, self._db = self._db, None
             if db is not None:
@@ -564,27 +566,34 @@ class SqliteStore:
 
     async def announce(self, channels: frozenset[str]) -> None:
         """What is new, other processes see by the change of `data_version`; the bell says when to look."""
+        if len(self._hearers) > 1:
+            self._tell(channels)
         self._bell.ring()
 
     async def listen(self, heard: Callable[[str], None]) -> None:
-        def look() -> bool:
-            """Whether another process has written; on to whoever wants to know."""
-            version = self._foreign_writes()
-            if version is None or version == self._seen_version:
-                return False
-            self._seen_version = version
-            for channel in ("work", "ended", "stream"):
+        self._hearers.append(heard)
+        if self._watcher is None:
+            watch = self._watch(has_bell=self._bell.listen(self._look))
+            self._watcher = asyncio.get_running_loop().create_task(watch, name="holdfast-sqlite-watch")
+
+    def _tell(self, channels: Iterable[str]) -> None:
+        for channel in channels:
+            for heard in self._hearers:
                 heard(channel)
-            return True
 
-        has_bell = self._bell.listen(look)
+    def _look(self) -> bool:
+        """Whether another process has written; on to whoever wants to know."""
+        version = self._foreign_writes()
+        if version is None or version == self._seen_version:
+            return False
+        self._seen_version = version
+        self._tell(("work", "ended", "stream"))
+        return True
 
-        async def watch() -> None:
-            busy_until = 0.0
-            while True:
-                busy = not has_bell and self._clock.monotonic() < busy_until
-                await asyncio.sleep(BUSY_WATCH_SECONDS if busy else WATCH_SECONDS)
-                if look():
-                    busy_until = self._clock.monotonic() + BUSY_SECONDS
-
-        self._watcher = asyncio.get_running_loop().create_task(watch(), name="holdfast-sqlite-watch")
+    async def _watch(self, *, has_bell: bool) -> None:
+        busy_until = 0.0
+        while True:
+            busy = not has_bell and self._clock.monotonic() < busy_until
+            await asyncio.sleep(BUSY_WATCH_SECONDS if busy else WATCH_SECONDS)
+            if self._look():
+                busy_until = self._clock.monotonic() + BUSY_SECONDS
