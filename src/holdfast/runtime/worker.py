@@ -317,6 +317,7 @@ class Worker:
 
     async def _claim_once(self) -> int:
         await self._prove_life()
+        asked = self._clock.monotonic()
         await self._delayed.let_in(self.queues)
         total, full, expected, self._seen_ready = 0, False, self._seen_ready, False
         for queue in (*self.queues[self._turn :], *self.queues[: self._turn]):
@@ -334,9 +335,9 @@ class Worker:
                 losses_below=losses_below,
                 recall=self._coordinator.cache.recall if self._knows_what_is_ready else None,
             )
-            asked = self._clock.monotonic()
+            began = self._clock.monotonic()
             handed = await self._store.claim(request)
-            self._metrics.observe(t.CLAIM_SECONDS, self._clock.monotonic() - asked)
+            self._metrics.observe(t.CLAIM_SECONDS, self._clock.monotonic() - began)
             self._metrics.count(t.CLAIMS)
             if not handed:
                 continue
@@ -351,6 +352,8 @@ class Worker:
                 waited = (item.work.started or 0) - item.work.due
                 self._metrics.observe(t.SCHEDULE_TO_START_SECONDS, max(0, waited) / 1e6)
                 self._launch(item)
+        if total:
+            self._delayed.learn(self._clock.monotonic() - asked)
         if expected and not total:  # a claim steps over what somebody has locked, perhaps to leave it as it is
             self._delayed.look_again_soon()
         self._backlog = full
@@ -416,6 +419,8 @@ class Worker:
         """Run an item, and whatever the commit that settled it handed over to us."""
         following: Attempt | None = attempt
         streak, following_key, room = 0, key, Room(self)
+        if attempt.work.due > self._store.now():
+            await self._delayed.until_due(attempt.work)
         while following is not None:
             attempt, key, following = following, following_key, None
             try:

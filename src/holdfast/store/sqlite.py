@@ -409,19 +409,19 @@ class SqliteStore:
             await failpoints.reach("claim.after")
         return handed
 
-    async def promote(self, queues: Sequence[str]) -> int | None:
+    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
         def next_due(db: sqlite3.Connection) -> int | None:
             dues = [db.execute(self._sql["next_due"], (queue,)).fetchone()[0] for queue in queues]
             return min((due for due in dues if due is not None), default=None)
 
         due = await self._read(next_due)
-        now = self.now()
-        if due is None or due > now:
+        until = self.now() + ahead_us
+        if due is None or due > until:
             return due
 
         def open_gates(db: sqlite3.Connection) -> int | None:
             for queue in queues:
-                db.execute(self._sql["promote"], (queue, now))
+                db.execute(self._sql["promote"], (queue, until))
             return next_due(db)
 
         return await self._write(open_gates)
