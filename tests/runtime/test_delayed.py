@@ -20,7 +20,7 @@ class Counted(MemoryStore):
     asked = 0
     due_elsewhere: int | None = None
 
-    async def promote(self, queues: Sequence[str]) -> int | None:
+    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
         self.asked += 1
         return self.due_elsewhere
 
@@ -82,7 +82,7 @@ async def test_what_is_committed_while_the_store_is_asked_is_not_lost() -> None:
     clock = VirtualClock()
 
     class Meanwhile(Counted):
-        async def promote(self, queues: Sequence[str]) -> int | None:
+        async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
             delayed.note(due(self.now() + 1_000_000))
             return self.now() + 5_000_000
 

@@ -21,7 +21,9 @@ def claim_items(
     """Lease what is wanted to the worker that asks."""
     found = _found(db, sql, wanted) if request.recall is None else _recalled(db, sql, wanted, request.recall)
     works = [leased(work, worker=request.worker, started=now) for work, _ in found]
-    db.executemany(sql["lease"], [(each.token, each.worker, each.started, each.run, each.node, each.attempt) for each in works])
+    db.executemany(
+        sql["lease"], [(each.token, each.worker, each.started, each.run, each.node, each.attempt) for each in works]
+    )
     runs = [run for _, run in found]
     begins = {run.id: work.started for work, run in zip(works, runs, strict=True) if run.status == PENDING}
     if begins:
