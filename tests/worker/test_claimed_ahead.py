@@ -86,6 +86,10 @@ def nothing_began() -> None:
     BEGAN.clear()
 
 
+async def cancel(engine: hf.Engine, handed: Handed) -> None:
+    await (await engine.get(handed.work.run)).cancel()
+
+
 async def _end_of(handle: hf.Handle[Any]) -> str | None:
     status = await handle.status()
     return status if status in ("completed", "cancelled") else None
@@ -147,7 +151,7 @@ async def test_i50_an_event_reaches_a_wait_whose_turn_was_claimed_before_its_tim
 async def test_i10_what_was_claimed_before_its_time_can_be_cancelled(shared_url: str, begin: str) -> None:
     async with engine_on(shared_url, going) as engine:
         ahead, cancelled = Ahead(engine), list[asyncio.Task[Any]]()
-        ahead.when_claimed = lambda handed: cancelled.append(asyncio.ensure_future(engine.cancel(handed.work.run)))
+        ahead.when_claimed = lambda handed: cancelled.append(asyncio.ensure_future(cancel(engine, handed)))
         async with engine.worker():
             ahead.expect_slow_claims()
             for _ in range(20):  # a slow machine may cancel it too late
