@@ -25,12 +25,12 @@ class FileBell:
         self._writer: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def ring(self) -> None:
-        """Wake everybody who listens, ourselves too."""
+    def ring(self, said: bytes = b"!") -> None:
+        """Wake everybody who listens, ourselves too. What is said stands at the beginning of the file."""
         with suppress(OSError):
             if self._writer is None:
                 self._writer = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            os.pwrite(self._writer, b"!", 0)
+            os.pwrite(self._writer, said, 0)
 
     def listen(self, heard: Callable[[], object]) -> bool:
         """Call `heard` on this loop after each ring, of several at once only once. False where that is not possible."""

@@ -50,6 +50,7 @@ from holdfast.store.contract import (
     leased,
 )
 from holdfast.store.listing import Listing
+from holdfast.store.neighbours import Neighbours
 from holdfast.store.postgres_connections import Connection, Connections, run_statement, translate
 from holdfast.store.postgres_flush import deletes_fit, guarded_flush
 from holdfast.store.postgres_horizon import Horizon
@@ -81,6 +82,7 @@ class PostgresStore:
         self._listener: asyncio.Task[None] | None = None
         self._hearers: list[Callable[[str], None]] = []  # one for each engine on this store
         self._ear: Connection | None = None  # the session that listens, while there is one
+        self._neighbours: Neighbours | None = None  # who are told without the server
         self._horizon = Horizon()
         self.round_trips = 0  # counted for the test that keeps them few
 
@@ -468,6 +470,8 @@ class PostgresStore:
         # Never in the hot transaction, since it takes a database-wide lock at commit. It does not wait for the disk.
         hints = "; ".join(f"NOTIFY holdfast, '{channel}'" for channel in sorted(channels))
         if (ear := self._ear) is not None:
+            if self._neighbours is not None:
+                self._neighbours.ring(channels)
             # From the session that listens: the server then need not wake it to tell us what we said ourselves.
             with translate(self.connections.shown):
                 await self._run(ear, "execute", hints)
@@ -498,21 +502,28 @@ class PostgresStore:
 
     async def _listen_once(self) -> None:
         connection = await self.connections.connect()
+        session = connection.get_server_pid()
         gone = asyncio.Event()
         connection.add_termination_listener(lambda _: gone.set())
 
         def hear(_connection: Connection, sender: int, _channel: str, payload: str) -> None:
-            if sender != connection.get_server_pid():  # what this process committed its observers know, and better
+            if sender == session:
+                return  # what this process committed its observers know, and better
+            if self._neighbours is None or not self._neighbours.has_told(sender, payload):
                 self._tell((payload,))
 
         try:
             with translate(self.connections.shown):
                 await connection.add_listener("holdfast", hear)
+                self._neighbours = Neighbours.of(await self._run(connection, "fetchval", self._sql["database"]), session, self._tell)
             self._ear = connection
             self._tell(("work", "ended"))  # whatever was announced while nobody listened
             await gone.wait()
         finally:
             self._ear = None
+            if self._neighbours is not None:
+                self._neighbours.close()
+                self._neighbours = None
             connection.terminate()
 
 
