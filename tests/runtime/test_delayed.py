@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 from msgspec.structs import replace
 
 from holdfast.core.rows import GATE_DUE, GATE_OPEN, GATE_PAUSED, READY, Work
@@ -19,12 +18,10 @@ class Counted(MemoryStore):
     """Counts how often it is asked, and knows of something that another process has delayed."""
 
     asked = 0
-    ahead_us = 0
     due_elsewhere: int | None = None
 
-    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
+    async def promote(self, queues: Sequence[str]) -> int | None:
         self.asked += 1
-        self.ahead_us = ahead_us
         return self.due_elsewhere
 
 
@@ -85,7 +82,7 @@ async def test_what_is_committed_while_the_store_is_asked_is_not_lost() -> None:
     clock = VirtualClock()
 
     class Meanwhile(Counted):
-        async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
+        async def promote(self, queues: Sequence[str]) -> int | None:
             delayed.note(due(self.now() + 1_000_000))
             return self.now() + 5_000_000
 
@@ -100,38 +97,3 @@ async def test_a_clock_that_was_turned_is_no_reason_to_wait_for_the_next_poll() 
     delayed.forget()
     await delayed.let_in(["default"])
     assert store.asked == 2
-
-
-async def test_what_takes_long_to_claim_is_let_in_before_its_time() -> None:
-    """Twice as long as usual, since some claims take longer; and with it what is due soon after."""
-    clock, store, delayed = made()
-    await delayed.let_in(["default"])
-    for _ in range(60):
-        delayed.learn(0.004)
-    usual_ms = 4.0
-    assert delayed.note(due(store.now() + 1_000_000))
-    assert 1.0 - delayed.seconds_until(POLL_SECONDS, early=True) == pytest.approx(2 * usual_ms / 1000, rel=0.01)
-    assert delayed.seconds_until(POLL_SECONDS) == 1.0
-    clock.advance(0.993)
-    await delayed.let_in(["default"])  # by a worker that has no slots to keep
-    assert store.asked == 1
-    await delayed.let_in(["default"], early=True)
-    assert store.asked == 2
-    assert store.ahead_us / 1000 == pytest.approx(8 * usual_ms, rel=0.01)
-
-
-async def test_what_took_long_for_another_reason_is_not_taken_for_usual() -> None:
-    _, store, delayed = made()
-    await delayed.let_in(["default"])
-    for _ in range(60):
-        delayed.learn(0.03)
-    assert delayed.note(due(store.now() + 1_000_000))
-    assert delayed.seconds_until(POLL_SECONDS, early=True) == 1.0
-
-
-async def test_no_slot_is_kept_for_longer_than_some_hundredths_of_a_second() -> None:
-    _, store, delayed = made()
-    for _ in range(60):
-        delayed.learn(0.0249)
-    await delayed.let_in(["default"], early=True)
-    assert 0 < store.ahead_us <= 80_000

@@ -134,16 +134,15 @@ class FunctionDriver:
         function = self._driven.get(run)
         return function is not None and bool(function.running)
 
-    async def look_for_entries(self) -> None:
-        """Another process may have written what a function that is driven here waits for."""
+    def waiting_for_others(self) -> list[str]:
+        """Runs that are driven here and wait for something from outside: another process may have written it."""
         driven = self._driven.items()
-        waiting = [run for run, function in driven if len(function.loop.pending) > len(function.running)]
-        if not waiting or not self._store.shared:
-            return
-        for run in await self._store.runs(waiting):
-            function = self._driven.get(run.id)
-            if function is not None and run.entries > function.known:
-                function.news.set()
+        return [run for run, function in driven if len(function.loop.pending) > len(function.running)]
+
+    def look(self, run: str, entries: int) -> None:
+        function = self._driven.get(run)
+        if function is not None and entries > function.known:
+            function.news.set()
 
     # -- a turn
 
@@ -204,7 +203,6 @@ class FunctionDriver:
         return function
 
     async def _go_round(self, function: LiveFunction, work: Work, run: Run, leased_at: int) -> Settled | None:
-        early_until = work.due if work.due > self._store.now() else 0  # claimed before, and something came for it
         while True:
             if function.cancelled_at > leased_at:  # G3: it took this lease away, and the next owner rolls back
                 raise Lost
@@ -230,8 +228,6 @@ class FunctionDriver:
             elif function.next_due() is not None:
                 step.add_due_timers(function, self._store.now())
             may_park = not function.running and not step.entries
-            if may_park and early_until and (due := function.next_due()) is not None and due <= early_until:
-                may_park = False  # in a moment it is time
             if may_park and (stuck := function.loop.stuck()) is not None:
                 from holdfast.runtime.run_refusals import NotDurable
 

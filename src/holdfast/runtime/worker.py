@@ -40,7 +40,6 @@ from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.delayed import Delayed
 from holdfast.runtime.function_calls import CallRunner
 from holdfast.runtime.function_driver import FunctionDriver
-from holdfast.runtime.in_hand import InHand
 from holdfast.runtime.last_resort import bury
 from holdfast.runtime.leaving import Leaving
 from holdfast.runtime.loops import keep_going
@@ -126,7 +125,6 @@ class Worker:
         self._last_beat = clock.monotonic()
         self._beating = asyncio.Lock()
         self._delayed = Delayed(store, clock, settings.poll_seconds)
-        self._in_hand = InHand(store.now)
 
     def _make_runner(self) -> AttemptRunner:
         return AttemptRunner(
@@ -253,11 +251,6 @@ class Worker:
         return max(0, self.concurrency - len(self._running) - self._reserved + len(self._leaving))
 
     @property
-    def _has_plenty(self) -> bool:
-        """Whether slots can be kept for what is due in a moment. In memory a claim takes no time, and needs none."""
-        return self._store.shared and 2 * self.free > self.concurrency
-
-    @property
     def accepting(self) -> bool:
         """Whether work leased to us now would stay ours: without proof of life anyone may take it away (I7)."""
         return not self._stopping and self._store.proves_life(self.id)
@@ -305,7 +298,6 @@ class Worker:
         while not self._stopping:
             self._wake.clear()
             if self.free == 0:
-                self._in_hand.let_go()
                 self._backlog = True  # woken without room: the next slot that becomes free must look again
             claimed = await self._claim_once() if self.free > 0 else 0
             few = self.free < max(1, self.concurrency // 10)
@@ -325,8 +317,7 @@ class Worker:
 
     async def _claim_once(self) -> int:
         await self._prove_life()
-        asked = self._clock.monotonic()
-        await self._delayed.let_in(self.queues, early=self._has_plenty)
+        await self._delayed.let_in(self.queues)
         total, full, expected, self._seen_ready = 0, False, self._seen_ready, False
         for queue in (*self.queues[self._turn :], *self.queues[: self._turn]):
             losses_below = self._lost_often.losses_below(attempt.work for attempt in self._running.values())
@@ -343,9 +334,9 @@ class Worker:
                 losses_below=losses_below,
                 recall=self._coordinator.cache.recall if self._knows_what_is_ready else None,
             )
-            began = self._clock.monotonic()
+            asked = self._clock.monotonic()
             handed = await self._store.claim(request)
-            self._metrics.observe(t.CLAIM_SECONDS, self._clock.monotonic() - began)
+            self._metrics.observe(t.CLAIM_SECONDS, self._clock.monotonic() - asked)
             self._metrics.count(t.CLAIMS)
             if not handed:
                 continue
@@ -360,8 +351,6 @@ class Worker:
                 waited = (item.work.started or 0) - item.work.due
                 self._metrics.observe(t.SCHEDULE_TO_START_SECONDS, max(0, waited) / 1e6)
                 self._launch(item)
-        if total:
-            self._delayed.learn(self._clock.monotonic() - asked)
         if expected and not total:  # a claim steps over what somebody has locked, perhaps to leave it as it is
             self._delayed.look_again_soon()
         self._backlog = full
@@ -371,7 +360,7 @@ class Worker:
     def _poll_seconds(self) -> float:
         poll = self._settings.poll_seconds * (0.8 + 0.4 * self._randomness.random())
         # Without room who is due waits for a slot, once that is noted as a backlog: slots may be lent for a moment.
-        return poll if self.free == 0 and self._backlog else self._delayed.seconds_until(poll, early=self._has_plenty)
+        return poll if self.free == 0 and self._backlog else self._delayed.seconds_until(poll)
 
     def _on_flush(self, batch: Sequence[Submitted]) -> None:
         if self._backlog and self._leaving.note(batch):
@@ -380,7 +369,6 @@ class Worker:
     def _on_commit(self, commit: Commit) -> None:
         """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""
         self._driver.on_commit(commit)
-        self._in_hand.on_commit(commit)
         self.projections.on_commit(commit)
         for work in commit.work:
             if work.status == "ready":
@@ -428,9 +416,6 @@ class Worker:
         """Run an item, and whatever the commit that settled it handed over to us."""
         following: Attempt | None = attempt
         streak, following_key, room = 0, key, Room(self)
-        if attempt.work.due > self._store.now() and not await self._in_hand.hold(attempt.work):
-            await self._own.give_back(self._coordinator, [Handed(attempt.work, attempt.run)])
-            return
         while following is not None:
             attempt, key, following = following, following_key, None
             try:
@@ -541,7 +526,7 @@ class Worker:
                 await behind_others()  # on SQLite the same hint tells of work
             self._look_now.clear()
             soon = await self._compare_with_store()
-            await self._driver.look_for_entries()
+            await self._look_for_entries()
             self._driver.rest()
             if hinted or self._stopping:
                 continue
@@ -581,6 +566,13 @@ class Worker:
                 if work.run in runs and key not in self._running and self._own.adopt(work):
                     self._launch(Handed(work, runs[work.run]))
         return soon
+
+    async def _look_for_entries(self) -> None:
+        """A function that is driven here and waits may have been sent something by another process."""
+        waiting = self._driver.waiting_for_others()
+        if waiting and self._store.shared:
+            for run in await self._store.runs(waiting):
+                self._driver.look(run.id, run.entries)
 
     # -- for tests and people
 

@@ -75,12 +75,7 @@ def begun(run: Run, work: Work) -> Run:
 def leased(work: Work, *, worker: str, started: int) -> Work:
     """The item as a claim leaves it."""
     return msgspec.structs.replace(
-        work,
-        status=LEASED,
-        token=work.token + 1,
-        worker=worker,
-        started=max(started, work.due),
-        gate=GATE_OPEN,
+        work, status=LEASED, token=work.token + 1, worker=worker, started=started, gate=GATE_OPEN
     )
 
 
@@ -334,8 +329,8 @@ class Store(Protocol):
 
     async def claim(self, request: ClaimRequest) -> list[Handed]: ...
 
-    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
-        """Make delayed items claimable whose time has come, or comes so soon; when the next one is due."""
+    async def promote(self, queues: Sequence[str]) -> int | None:
+        """Make delayed items claimable whose time has come; when the next one is due."""
 
     async def see_code(
         self, code: Mapping[CodeVersion, bytes], *, serve: bool = False, again: bool = False

@@ -83,7 +83,6 @@ from holdfast.store.contract import (
     UserTransaction,
     WorkerRow,
     begun,
-    leased,
 )
 from holdfast.store.memory_events import QueuedEventsByAge
 from holdfast.store.memory_pruning import is_needed
@@ -374,11 +373,13 @@ class MemoryStore:
         )
         handed = []
         for work in chosen:
-            taken = leased(work, worker=request.worker, started=self._clock.now_us())
-            self._save(WORK, taken)
-            run = begun(self.tables[RUNS][(work.run,)], taken)
+            leased = replace(
+                work, status=LEASED, token=work.token + 1, worker=request.worker, started=self._clock.now_us()
+            )
+            self._save(WORK, leased)
+            run = begun(self.tables[RUNS][(work.run,)], leased)
             self._save(RUNS, run)
-            handed.append(Handed(taken, run))
+            handed.append(Handed(leased, run))
         if failpoints.armed:
             await failpoints.reach("claim.after")
         return handed
@@ -389,15 +390,15 @@ class MemoryStore:
             ("all", "") in holds or ("workflow", work.workflow) in holds or ("queue", work.queue) in holds
         )
 
-    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
-        until, next_due = self._clock.now_us() + ahead_us, None
+    async def promote(self, queues: Sequence[str]) -> int | None:
+        now, next_due = self._clock.now_us(), None
         for queue in queues:
             heap = self._delayed.get(queue, [])
             while heap:
                 due, key = heap[0]
                 work = self.tables[WORK].get(key)
                 if work is not None and (work.status, work.gate, work.due) == (READY, GATE_DUE, due):
-                    if due > until:
+                    if due > now:
                         next_due = due if next_due is None else min(due, next_due)
                         break
                     self._save(WORK, replace(work, gate=GATE_OPEN))

@@ -307,8 +307,8 @@ class PostgresStore:
                     raise
         return handed
 
-    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
-        due: int | None = await self._statement("fetchval", "promote", list(queues), ahead_us)
+    async def promote(self, queues: Sequence[str]) -> int | None:
+        due: int | None = await self._statement("fetchval", "promote", list(queues))
         return due
 
     async def leased_to(self, worker: str) -> list[Work]:

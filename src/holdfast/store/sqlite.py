@@ -409,19 +409,19 @@ class SqliteStore:
             await failpoints.reach("claim.after")
         return handed
 
-    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
+    async def promote(self, queues: Sequence[str]) -> int | None:
         def next_due(db: sqlite3.Connection) -> int | None:
             dues = [db.execute(self._sql["next_due"], (queue,)).fetchone()[0] for queue in queues]
             return min((due for due in dues if due is not None), default=None)
 
         due = await self._read(next_due)
-        until = self.now() + ahead_us
-        if due is None or due > until:
+        now = self.now()
+        if due is None or due > now:
             return due
 
         def open_gates(db: sqlite3.Connection) -> int | None:
             for queue in queues:
-                db.execute(self._sql["promote"], (queue, until))
+                db.execute(self._sql["promote"], (queue, now))
             return next_due(db)
 
         return await self._write(open_gates)

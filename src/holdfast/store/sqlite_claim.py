@@ -21,14 +21,10 @@ def claim_items(
     """Lease what is wanted to the worker that asks."""
     found = _found(db, sql, wanted) if request.recall is None else _recalled(db, sql, wanted, request.recall)
     works = [leased(work, worker=request.worker, started=now) for work, _ in found]
-    db.executemany(
-        sql["lease"], [(each.token, each.worker, each.started, each.run, each.node, each.attempt) for each in works]
-    )
-    runs = [run for _, run in found]
-    begins = {run.id: work.started for work, run in zip(works, runs, strict=True) if run.status == PENDING}
-    if begins:
-        db.executemany(sql["begin"], [(started, run) for run, started in begins.items()])
-    return [Handed(work, begun(run, work)) for work, run in zip(works, runs, strict=True)]
+    db.executemany(sql["lease"], [(each.token, each.worker, now, each.run, each.node, each.attempt) for each in works])
+    if pending := {run.id for _, run in found if run.status == PENDING}:
+        db.execute(sql["begin"], (now, _ids(pending)))
+    return [Handed(work, begun(run, work)) for work, (_, run) in zip(works, found, strict=True)]
 
 
 def _found(db: sqlite3.Connection, sql: dict[str, str], wanted: tuple[Any, ...]) -> list[tuple[Work, Run]]:

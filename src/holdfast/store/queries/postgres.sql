@@ -493,7 +493,7 @@ WITH c AS MATERIALIZED (
       OR (h.scope = 'workflow' AND h.name = w.workflow) OR (h.scope = 'queue' AND h.name = w.queue)))
   ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
 u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
-    started = GREATEST((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, w.due)
+    started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
   FROM c WHERE w.ctid = c.place RETURNING {work@w}),
 -- A run's status follows its first claim, where nobody holds the run. A claim column like the lease: the version stays (K4).
 b AS MATERIALIZED (SELECT r.id, u.started FROM u JOIN runs r ON r.id = u.run WHERE r.status = 'pending' FOR NO KEY UPDATE OF r SKIP LOCKED),
@@ -511,7 +511,7 @@ WITH c AS MATERIALIZED (
       OR (h.scope = 'workflow' AND h.name = w.workflow) OR (h.scope = 'queue' AND h.name = w.queue)))
   ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
 u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
-    started = GREATEST((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, w.due)
+    started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
   FROM c WHERE w.ctid = c.place RETURNING w.run, w.node, w.attempt, w.token, w.started),
 b AS MATERIALIZED (SELECT r.id, u.started FROM u JOIN runs r ON r.id = u.run WHERE r.status = 'pending' FOR NO KEY UPDATE OF r SKIP LOCKED),
 s AS (UPDATE runs r SET status = 'running', started = b.started FROM b WHERE r.id = b.id)
@@ -528,13 +528,13 @@ JOIN LATERAL (SELECT * FROM runs WHERE runs.id = k.run OFFSET 0) r ON true
 -- work_delayed; skips what is locked, the next poll takes it. What is due next comes back: of those that were let in
 -- just now the rows are still as they were here, so only later ones count, unless there were too many for once.
 -- A server that dies may forget it, and whoever asks next does it again: nobody waits for the disk.
-WITH n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2::bigint AS until,
+WITH n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
     set_config('synchronous_commit', 'off', true) AS not_synced),
 d AS MATERIALIZED (SELECT ctid AS place FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
-    AND due <= (SELECT until FROM n) LIMIT 1000 FOR UPDATE SKIP LOCKED),
+    AND due <= (SELECT now FROM n) LIMIT 1000 FOR UPDATE SKIP LOCKED),
 u AS (UPDATE work w SET gate = 0 FROM d WHERE w.ctid = d.place)
-SELECT CASE WHEN (SELECT count(*) FROM d) = 1000 THEN (SELECT until FROM n) ELSE
-  (SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[]) AND due > (SELECT until FROM n)) END
+SELECT CASE WHEN (SELECT count(*) FROM d) = 1000 THEN (SELECT now FROM n) ELSE
+  (SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[]) AND due > (SELECT now FROM n)) END
 
 -- name: hold_worker_lock
 -- Held by the worker's own session: when the process dies, the server frees it.
