@@ -20,6 +20,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.core.errors import NonDeterminism
+from holdfast.core.function_operations import TakeTurn
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
 
@@ -410,6 +411,39 @@ async def test_g8_the_path_that_a_patch_chose_is_recorded_before_anything_on_it_
     async with engine_on("memory://", registry) as engine, engine.worker():
         await engine.run(chosen, timeout=20)
     assert seen == [["patch"]]
+
+
+async def test_g3_new_code_that_asks_for_something_else_when_its_time_comes_begins_it_behind_a_commit(
+    sqlite_url: str,
+) -> None:
+    """G3: a lease of what a time brings need not be on the disk yet, so that nothing is begun on the lease alone."""
+
+    def sleeps(shop: Shop) -> Any:
+        async def order(number: int) -> str:
+            await hf.sleep(0.5)
+            return str(await shop.ship(number))
+
+        return order
+
+    def weighs_meanwhile(shop: Shop) -> Any:
+        async def order(number: int) -> str:
+            weighing = asyncio.create_task(shop.weigh(number))
+            await hf.sleep(0.5)
+            await weighing
+            return str(await shop.ship(number))
+
+        return order
+
+    journal: list[str] = []
+    run = await waiting_run(sqlite_url, journal, sleeps)
+    async with engine_on(sqlite_url, deploy(weighs_meanwhile, journal)) as engine:
+        engine.coordinator.observers.append(
+            lambda commit: journal.extend("told" for operation, _ in commit.pairs if isinstance(operation, TakeTurn))
+        )
+        async with engine.worker():
+            assert await engine.get(run).result(timeout=20) == "ship 17"
+    assert journal[0] == "told"
+    assert journal.count("weigh") == 1
 
 
 async def test_i15_a_renamed_action_and_a_renamed_child_are_found_by_their_aliases(sqlite_url: str) -> None:

@@ -143,11 +143,14 @@ async def test_k4_on_sqlite_what_another_process_wrote_elsewhere_costs_no_second
 
 
 async def test_g1_on_postgresql_only_what_is_done_again_anyway_is_not_waited_for(postgres_url: str) -> None:
-    """Letting in what is due does not wait for the disk: who asks next does it again. All else of the session does."""
+    """Letting in what is due does not wait for the disk: who asks next does it again. All else of the session does.
+
+    Some claims do not wait either: `test_leases_of_sleepers.py`.
+    """
     async with Site("postgresql", postgres_url).opened() as store:
         assert isinstance(store, PostgresStore)
         sql = statements("postgres")
-        for name, waits in (("promote", False), ("claim", True), ("flush_end", True)):
+        for name, waits in (("promote", False), ("heartbeat", True), ("flush_end", True)):
             assert ("synchronous_commit" in sql[name]) is not waits, name
         await store.promote(["default"])
         async with store.connections.use() as connection:  # the one that was used last

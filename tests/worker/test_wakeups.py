@@ -23,6 +23,7 @@ from tests.worker.support import HURRY, Processes, assert_sound, counted, engine
 NEVER: dict[str, Any] = {"poll_seconds": 60.0, "sweep_seconds": 60.0, "lease_seconds": 60.0}
 """Nothing happens by itself within a test: whatever does, was woken."""
 SOON_SECONDS = 3.0
+FEW_SLOTS = 9  # so that none of them is kept for what becomes due
 
 
 def make_registry() -> tuple[hf.Registry, Any, Any]:
@@ -54,7 +55,7 @@ async def test_k11_what_came_while_all_slots_were_lent_is_taken_when_they_are_gi
     """A completion lends every free slot to what it makes ready, for as long as it is written."""
     registry, quick, _ = make_registry()
     engine = engine_on(url, registry, **NEVER, notify=False)
-    async with engine, engine.worker() as worker:
+    async with engine, engine.worker(concurrency=FEW_SLOTS) as worker:
         await until(lambda: counted(engine, "claims") >= 1, "the worker has looked once, and sleeps")
         lent = worker.lend()
         handle = await engine.start(quick, 1)
@@ -63,13 +64,25 @@ async def test_k11_what_came_while_all_slots_were_lent_is_taken_when_they_are_gi
         assert await handle.result(timeout=SOON_SECONDS) == 1
 
 
+async def test_k11_a_tenth_of_the_slots_is_not_lent_so_that_what_becomes_due_need_not_wait_for_a_commit(
+    url: str,
+) -> None:
+    registry, quick, _ = make_registry()
+    engine = engine_on(url, registry, **NEVER, notify=False)
+    async with engine, engine.worker(concurrency=100) as worker:
+        lent = worker.lend()
+        assert lent == 90
+        assert await engine.run(quick, 1, timeout=SOON_SECONDS) == 1
+        worker.take_back(lent)
+
+
 async def test_k11_what_is_due_while_all_slots_are_lent_is_taken_when_they_are_given_back(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slots are lent while the claim is under way: when it comes back there is nothing to claim, and no room."""
     registry, quick, _ = make_registry()
     engine = engine_on(url, registry, **NEVER, notify=False)
-    async with engine, engine.worker() as worker:
+    async with engine, engine.worker(concurrency=FEW_SLOTS) as worker:
         await until(lambda: counted(engine, "claims") >= 1, "the worker has looked once, and sleeps")
         claim, lent = engine.store.claim, []
 

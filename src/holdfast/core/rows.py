@@ -48,6 +48,7 @@ SET_IN_PLACE = frozenset({TIMER, INBOX, PROJECTION})
 # What an instance's last decision asked for still happens after its end (I34).
 SETTLES_AFTER_END = frozenset({EFFECT, TIMER, INBOX})
 ACTION_ENOUGH = frozenset({JOB, CALL})
+BROUGHT_BY_TIME = frozenset({TIMER, SLEEP})
 
 NO_SLOT = -2  # of a value that is in one piece
 

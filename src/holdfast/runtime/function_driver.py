@@ -58,7 +58,7 @@ from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.function_calls import CallRunner, Step
 from holdfast.runtime.run_watchdog import RunWatchdog
 from holdfast.runtime.system import Within
-from holdfast.store.contract import Store
+from holdfast.store.contract import Store, brought_by_time
 
 if TYPE_CHECKING:
     from holdfast.runtime.function_run import Ended, LiveFunction, StoredRequest
@@ -203,6 +203,7 @@ class FunctionDriver:
         return function
 
     async def _go_round(self, function: LiveFunction, work: Work, run: Run, leased_at: int) -> Settled | None:
+        lease_is_stored = not brought_by_time(work, run)  # else it need not be on the disk yet
         while True:
             if function.cancelled_at > leased_at:  # G3: it took this lease away, and the next owner rolls back
                 raise Lost
@@ -217,6 +218,10 @@ class FunctionDriver:
                 return await self._end(function, work, leased_at)
             if function.new_patches:
                 # Which path the code takes is recorded before anything on it is started.
+                await self._say(function, work, Step(), park=False)
+                continue
+            if not lease_is_stored and function.loop.fresh and function.known == leased_at:
+                lease_is_stored = True  # with this; and no effect is begun before
                 await self._say(function, work, Step(), park=False)
                 continue
             step = self._calls.plan(function, run)

@@ -114,7 +114,7 @@ class RunLoop(DurableOnly):
         self.timers = NO_TIMERS
         self._pending: dict[str, Pending] = {}
         self.pending: Mapping[str, Pending] = self._pending  # without an answer, by address, in order of creation
-        self._fresh: dict[str, Pending] = {}
+        self.fresh: dict[str, Pending] = {}  # requests that were not handed over yet
         self.withdrawn: Sequence[Pending] = ()
         self._asked = 0
         # A branch stays known after its task has ended: an entry for a call that it withdrew may come any time.
@@ -171,7 +171,7 @@ class RunLoop(DurableOnly):
                 self.now_us = at_us
             if self.main is not None and not self.main.done():
                 del self._pending[pending.address]
-                self._fresh.pop(pending.address, None)
+                self.fresh.pop(pending.address, None)
                 pending.future.set_result(value)
                 self._run_dry()
         finally:
@@ -179,8 +179,8 @@ class RunLoop(DurableOnly):
 
     def new_requests(self) -> list[Pending]:
         """Hand over the requests made since the last call and not withdrawn, in order. Never call it in a replay."""
-        fresh = list(self._fresh.values())
-        self._fresh.clear()
+        fresh = list(self.fresh.values())
+        self.fresh.clear()
         return fresh
 
     def withdrawn_requests(self) -> list[Pending]:
@@ -245,7 +245,7 @@ class RunLoop(DurableOnly):
         before = None if self.over else self._enter(_get_running_loop())
         self._closed = True
         try:
-            for held in (self._ready, self._pending, self._fresh):
+            for held in (self._ready, self._pending, self.fresh):
                 held.clear()
             self._abandoned, self.withdrawn, self.timers = (), (), NO_TIMERS
             if before is not None:
@@ -273,7 +273,7 @@ class RunLoop(DurableOnly):
         branch.calls += 1
         future.address = address = f"{branch.name}{CALL_MARK}{branch.calls}"
         future.mark = self.next_mark()
-        self._pending[address] = self._fresh[address] = Pending(address, kind, name, digest, payload, future)
+        self._pending[address] = self.fresh[address] = Pending(address, kind, name, digest, payload, future)
         self._asked += 1
         return future
 
@@ -285,7 +285,7 @@ class RunLoop(DurableOnly):
     def withdraw(self, address: str) -> None:
         """Forget a request whose future was cancelled."""
         pending = self._pending.pop(address, None)
-        if pending is not None and self._fresh.pop(address, None) is None:
+        if pending is not None and self.fresh.pop(address, None) is None:
             self.withdrawn = extended(self.withdrawn, pending)
 
     def branch(self) -> str:
@@ -502,7 +502,7 @@ class RunLoop(DurableOnly):
         if main is None or main.done():
             return False
         del self._pending[entry.address]
-        self._fresh.pop(entry.address, None)
+        self.fresh.pop(entry.address, None)
         if kind == RESULT:
             pending.future.set_result(entry.value)
         else:

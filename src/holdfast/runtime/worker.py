@@ -260,8 +260,11 @@ class Worker:
         return self._settings.hand_over and not self._stopping and self._store.proves_life(self.id)
 
     def lend(self) -> int:
-        """Free slots for what a completion makes ready, unless others wait for them; give them back."""
-        taken = 0 if self._backlog else self.free
+        """Free slots for what a completion makes ready, unless others wait for them; give them back.
+
+        Not the last tenth: what becomes due while the completion is written would wait until it is.
+        """
+        taken = 0 if self._backlog else max(0, self.free - self.concurrency // 10)
         self._reserved += taken
         return taken
 

@@ -18,13 +18,16 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from holdfast.core.function_operations import TURN
 from holdfast.core.operations import Handed
 from holdfast.core.rows import (
     ACTION_ENOUGH,
+    BROUGHT_BY_TIME,
     GATE_OPEN,
     LEASED,
     PENDING,
     RUNNING,
+    SUSPENDED,
     Fact,
     History,
     Key,
@@ -72,11 +75,18 @@ def begun(run: Run, work: Work) -> Run:
     return msgspec.structs.replace(run, status=RUNNING, started=work.started) if run.status == PENDING else run
 
 
-def leased(work: Work, *, worker: str, started: int) -> Work:
+def brought_by_time(work: Work, run: Run) -> bool:
+    """A decider's timer, a flow's sleep, the turn of a function that slept: nothing is done before the next commit.
+
+    So a store need not wait until such a lease is on its disk. That its token is a time lets no two have the same (K3).
+    """
+    return work.kind in BROUGHT_BY_TIME or (work.kind == TURN and run.status == SUSPENDED)
+
+
+def leased(work: Work, run: Run, *, worker: str, started: int) -> Work:
     """The item as a claim leaves it."""
-    return msgspec.structs.replace(
-        work, status=LEASED, token=work.token + 1, worker=worker, started=started, gate=GATE_OPEN
-    )
+    token = max(work.token + 1, started) if brought_by_time(work, run) else work.token + 1
+    return msgspec.structs.replace(work, status=LEASED, token=token, worker=worker, started=started, gate=GATE_OPEN)
 
 
 NO_LOSSES_LIMIT = 2**31 - 1

@@ -83,6 +83,7 @@ from holdfast.store.contract import (
     UserTransaction,
     WorkerRow,
     begun,
+    leased,
 )
 from holdfast.store.memory_events import QueuedEventsByAge
 from holdfast.store.memory_pruning import is_needed
@@ -373,13 +374,11 @@ class MemoryStore:
         )
         handed = []
         for work in chosen:
-            leased = replace(
-                work, status=LEASED, token=work.token + 1, worker=request.worker, started=self._clock.now_us()
-            )
-            self._save(WORK, leased)
-            run = begun(self.tables[RUNS][(work.run,)], leased)
-            self._save(RUNS, run)
-            handed.append(Handed(leased, run))
+            run = self.tables[RUNS][(work.run,)]
+            item = leased(work, run, worker=request.worker, started=self._clock.now_us())
+            self._save(WORK, item)
+            self._save(RUNS, run := begun(run, item))
+            handed.append(Handed(item, run))
         if failpoints.armed:
             await failpoints.reach("claim.after")
         return handed

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable
 
 from holdfast.store.file_bell import FileBell
 
-MEMORY = "/dev/shm"  # a file on a disk may make its writer wait for somebody else's sync
+MEMORY = "/dev/shm"  # noqa: S108 - below it, a directory that nobody else may write to. A file on a disk may make its writer wait for somebody else's sync
 MOST_EXPECTED = 256
 _LONGEST_BYTES = 128
 
 
 class Neighbours:
-    """What one session says to its neighbours, and hears from them. Sessions are known by their number on the server."""
+    """What one session says to its neighbours, and hears from them. The server knows sessions by their number."""
 
     def __init__(self, path: str, lock: int, session: int, heard: Callable[[Iterable[str]], None]) -> None:
         self._path = path
@@ -91,7 +91,7 @@ def _directory_of_this_user() -> str:
 
 
 def _locked(path: str) -> int:
-    """The file, open and locked like everybody else's who listens, and not the one that the last of them is removing."""
+    """The file, open and locked as by all who listen, and not the one that the last of them is removing."""
     import fcntl
 
     while True:

@@ -292,12 +292,12 @@ class PostgresStore:
         """What was claimed, of what is remembered; the rest is read."""
         handed: list[Handed] = []
         unknown: list[tuple[str, str, int, int]] = []
-        for started, *told in rows:
+        for started, token, *told in rows:
             item = ReadyItem(*told)
             if (known := recall(item)) is None:
-                unknown.append((item.run, item.node, item.attempt, item.token + 1))
+                unknown.append((item.run, item.node, item.attempt, token))
                 continue
-            work = leased(known[0], worker=worker, started=started)
+            work = leased(*known, worker=worker, started=started)
             handed.append(Handed(work, begun(known[1], work)))
         if unknown:
             try:
@@ -515,7 +515,9 @@ class PostgresStore:
         try:
             with translate(self.connections.shown):
                 await connection.add_listener("holdfast", hear)
-                self._neighbours = Neighbours.of(await self._run(connection, "fetchval", self._sql["database"]), session, self._tell)
+                self._neighbours = Neighbours.of(
+                    await self._run(connection, "fetchval", self._sql["database"]), session, self._tell
+                )
             self._ear = connection
             self._tell(("work", "ended"))  # whatever was announced while nobody listened
             await gone.wait()

@@ -20,7 +20,7 @@ def claim_items(
 ) -> list[Handed]:
     """Lease what is wanted to the worker that asks."""
     found = _found(db, sql, wanted) if request.recall is None else _recalled(db, sql, wanted, request.recall)
-    works = [leased(work, worker=request.worker, started=now) for work, _ in found]
+    works = [leased(work, run, worker=request.worker, started=now) for work, run in found]
     db.executemany(sql["lease"], [(each.token, each.worker, now, each.run, each.node, each.attempt) for each in works])
     if pending := {run.id for _, run in found if run.status == PENDING}:
         db.execute(sql["begin"], (now, _ids(pending)))

@@ -485,16 +485,22 @@ SELECT {history} FROM history WHERE run = $1 AND sequence > $2 ORDER BY sequence
 -- work_claimable, in its order, never waiting. Items are updated where they were found, and the run's row comes along,
 -- so that a completion need not read it: once for all items of a run, of which there may be very many. OFFSET 0 keeps that
 -- a look-up by key, however the tables grow.
+-- What a time has brought does nothing before its next commit, which waits for the disk on behalf of the lease too. A lease
+-- that the server forgets in between was never used, and its token is nobody else's: it is the time (`brought_by_time`).
 WITH c AS MATERIALIZED (
-  SELECT w.ctid AS place FROM work w
+  SELECT w.ctid AS place, w.run, w.kind FROM work w
   WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind IN ('job', 'call') OR w.workflow = ANY($2::text[]))
     AND w.name = ANY($3::text[]) AND w.losses < $6::int
     AND (NOT EXISTS (SELECT FROM holds) OR NOT EXISTS (SELECT FROM holds h WHERE h.scope = 'all'
       OR (h.scope = 'workflow' AND h.name = w.workflow) OR (h.scope = 'queue' AND h.name = w.queue)))
   ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
-u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
-    started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-  FROM c WHERE w.ctid = c.place RETURNING {work@w}),
+t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
+  AND EXISTS (SELECT FROM runs r WHERE r.id = c.run AND r.status = 'suspended' OFFSET 0)) AS timely FROM c),
+n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+  CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely) THEN set_config('synchronous_commit', 'off', true) END AS not_synced),
+u AS (UPDATE work w SET status = 'leased', worker = $5, started = (SELECT now FROM n),
+    token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
+  FROM t WHERE w.ctid = t.place RETURNING {work@w}),
 -- A run's status follows its first claim, where nobody holds the run. A claim column like the lease: the version stays (K4).
 b AS MATERIALIZED (SELECT r.id, u.started FROM u JOIN runs r ON r.id = u.run WHERE r.status = 'pending' FOR NO KEY UPDATE OF r SKIP LOCKED),
 s AS (UPDATE runs r SET status = 'running', started = b.started FROM b WHERE r.id = b.id)
@@ -504,18 +510,22 @@ LEFT JOIN LATERAL (SELECT * FROM runs WHERE u.nth = 1 AND runs.id = u.run OFFSET
 -- name: claim_items
 -- The same, of what is remembered: no more comes back than tells whether it is still like that.
 WITH c AS MATERIALIZED (
-  SELECT w.ctid AS place FROM work w
+  SELECT w.ctid AS place, w.run, w.kind, w.token FROM work w
   WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind IN ('job', 'call') OR w.workflow = ANY($2::text[]))
     AND w.name = ANY($3::text[]) AND w.losses < $6::int
     AND (NOT EXISTS (SELECT FROM holds) OR NOT EXISTS (SELECT FROM holds h WHERE h.scope = 'all'
       OR (h.scope = 'workflow' AND h.name = w.workflow) OR (h.scope = 'queue' AND h.name = w.queue)))
   ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
-u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,
-    started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-  FROM c WHERE w.ctid = c.place RETURNING w.run, w.node, w.attempt, w.token, w.started),
+t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
+  AND EXISTS (SELECT FROM runs r WHERE r.id = c.run AND r.status = 'suspended' OFFSET 0)) AS timely FROM c),
+n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+  CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely) THEN set_config('synchronous_commit', 'off', true) END AS not_synced),
+u AS (UPDATE work w SET status = 'leased', worker = $5, started = (SELECT now FROM n),
+    token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
+  FROM t WHERE w.ctid = t.place RETURNING w.run, w.node, w.attempt, t.token AS before, w.token, w.started),
 b AS MATERIALIZED (SELECT r.id, u.started FROM u JOIN runs r ON r.id = u.run WHERE r.status = 'pending' FOR NO KEY UPDATE OF r SKIP LOCKED),
 s AS (UPDATE runs r SET status = 'running', started = b.started FROM b WHERE r.id = b.id)
-SELECT u.started, u.run, u.node, u.attempt, u.token - 1, r.version, r.status
+SELECT u.started, u.token, u.run, u.node, u.attempt, u.before, r.version, r.status
 FROM u LEFT JOIN LATERAL (SELECT version, status FROM runs WHERE runs.id = u.run OFFSET 0) r ON true
 -- name: claimed
 -- What of it was not remembered after all, unless somebody has taken it away since.
