@@ -116,8 +116,10 @@ def measure_killed(url: str, model: str, *, steps: int = 10_000) -> Recovery:
 
 @contextmanager
 def _program(url: str, model: str, steps: int, pause_at: int) -> Iterator[subprocess.Popen[str]]:
+    from benchmarks.startup import environment  # not for the program itself, whose memory is measured
+
     command = [sys.executable, "-m", "benchmarks.killed", url, model, str(steps), str(pause_at)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as program:
         try:
             yield program
         finally:

@@ -279,7 +279,7 @@ def check_function(function: object, decorator: str) -> None:
             f"{decorator} was given {function!r}, a {type(function).__name__}",
             hint="decorate a function made with def or async def; below @staticmethod, not above it",
         )
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
         raise UsageError(
             f"{function.__qualname__} is a generator: its items could not be recorded as one result",
             hint="return a list instead of using yield",

@@ -12,7 +12,20 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+)
 
 import msgspec
 from msgspec.structs import replace
@@ -22,7 +35,7 @@ from holdfast.authoring.context import entered, is_running, require_transaction,
 from holdfast.authoring.dag_conditions import Condition, Conditions, listed_conditions
 from holdfast.authoring.registry import validated_name
 from holdfast.core.errors import DagError
-from holdfast.core.graph import NodePolicy
+from holdfast.core.graph import DEFAULT_POLICY, NodePolicy
 from holdfast.core.retry import Retry
 
 if TYPE_CHECKING:
@@ -71,7 +84,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
     def policy(self, owner: str) -> NodePolicy:
         """The job's own policy, or the default, with what was said here on top."""
-        base = NodePolicy() if self.job is None else self.job.policy
+        base = DEFAULT_POLICY if self.job is None else self.job.policy
         return overridden(base, self.retry, self.timeout, self.queue, owner)
 
     def completed_from(self, earlier: Declaration) -> Declaration:
@@ -99,6 +112,11 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+# Of a class with thousands of steps nearly all say nothing, and share what says so.
+_NONE_BEFORE: Final[Mapping[str, Any]] = {}
+_NOTHING_SAID: Final = {kind: Declaration(kind=kind) for kind in get_args(Kind)}
+
+
 class DeclaredNode:
     """A class attribute that is a node of the DAG."""
 
@@ -107,13 +125,13 @@ class DeclaredNode:
     line: int = 0  # of the class body, where it was declared
     hides: DeclaredNode | None = None  # a node of the same class that had the attribute before
     _body: str = ""  # the class in whose body it was declared, and the nodes which that had already
-    _before: Mapping[str, DeclaredNode] = {}
+    _before: Mapping[str, DeclaredNode] = _NONE_BEFORE
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.attribute = name
         if owner.__qualname__ == self._body:  # and not another class that is made by a function which the body calls
             self.hides = self._before.get(name, self.hides)
-        self._before = {}
+        self._before = _NONE_BEFORE
 
     def declared_in(self, body: FrameType | None, name: str | None) -> Self:
         """Remembers what assigning it may hide. `name` is the attribute it will have, None if that is not known yet."""
@@ -121,7 +139,9 @@ class DeclaredNode:
             self.line, self._body = body.f_lineno, body.f_locals["__qualname__"]
             names = body.f_locals if name is None else (name,)
             found = {each: body.f_locals.get(each) for each in names}
-            self._before = {each: node for each, node in found.items() if isinstance(node, DeclaredNode)}
+            self._before = {
+                each: node for each, node in found.items() if isinstance(node, DeclaredNode)
+            } or _NONE_BEFORE
         return self
 
     @property
@@ -134,8 +154,12 @@ class MethodNode(DeclaredNode, Generic[S, R]):
     """A method that is a node. On an instance it is the method again, so that tests can call it."""
 
     def __init__(self, fn: Callable[[S], R], declaration: Declaration) -> None:
-        functools.update_wrapper(self, fn)
-        self.fn = fn
+        # `functools.update_wrapper`, but for a dict that nearly none of them needs: a class may have thousands.
+        for attribute in functools.WRAPPER_ASSIGNMENTS:
+            setattr(self, attribute, getattr(fn, attribute))
+        if added := vars(fn):
+            vars(self).update(added)
+        self.__wrapped__ = self.fn = fn
         self.declaration = declaration
         self.attribute = fn.__name__
         self.is_async = inspect.iscoroutinefunction(fn)
@@ -355,6 +379,8 @@ def task(
 
 def _declare(fn: Callable[[Any], Any] | None, declaration: Declaration) -> Any:
     decorator = f"@hf.{declaration.kind}"
+    if declaration == (nothing_said := _NOTHING_SAID[declaration.kind]):
+        declaration = nothing_said
     if declaration.name is not None:
         validated_name(declaration.name, f"a {declaration.kind}")
     if declaration.job is not None:

@@ -57,7 +57,7 @@ class DagDefinition:
     """What a Dag class says, resolved: its nodes, fields and policies."""
 
     __slots__ = (
-        "_graph", "_plain", "by_name", "cancel_if", "cls", "fields", "methods", "nodes", "on_failure",
+        "_graph", "by_name", "cancel_if", "cls", "fields", "methods", "nodes", "on_failure",
         "own_cancel_if", "policies", "registry",
     )  # fmt: skip
 
@@ -83,10 +83,10 @@ class DagDefinition:
         self.on_failure = on_failure
         self.registry = registry
         self._graph: Graph | None = None
-        self._plain: dict[str, bool] = {}
         if nodes:
-            # Only checked here: a job's annotations may name types that are defined later.
-            self._built(types_may_come_later=True)
+            checked = self._built(types_may_come_later=True)
+            # Of a job's arguments only what can be known now: its annotations may name types that are defined later.
+            self._graph = checked if all(each.node.declaration.job is None for each in nodes) else None
 
     @property
     def graph(self) -> Graph:
@@ -102,16 +102,12 @@ class DagDefinition:
 
     def is_plain(self, method: str) -> bool:
         """Whether a step is its method and nothing more: no conditions, and nothing special that is worth a retry."""
-        plain = self._plain.get(method)
-        if plain is None:
-            declared = self.methods.get(method)
-            plain = False
-            if isinstance(declared, MethodNode) and not self.cancel_if:
-                said = declared.declaration
-                free = all(each is UNSET or not each for each in (said.skip_if, said.cancel_if, said.depends_on_run))
-                plain = free and self.policies[declared.node_name].retry.retry_on == (Exception,)
-            self._plain[method] = plain
-        return plain
+        declared = self.methods.get(method)
+        if not isinstance(declared, MethodNode) or self.cancel_if:
+            return False
+        said = declared.declaration
+        free = all(each is UNSET or not each for each in (said.skip_if, said.cancel_if, said.depends_on_run))
+        return free and self.policies[declared.node_name].retry.retry_on == (Exception,)
 
     def _built(self, *, types_may_come_later: bool) -> Graph:
         return Graph(tuple(self._node(each, types_may_come_later) for each in self.nodes))

@@ -6,7 +6,7 @@ import hashlib
 from functools import lru_cache
 from typing import Final
 
-_SHARED: Final = 8192  # runs of one workflow in which nothing was retried have the same ancestries
+_SHARED: Final = 2048  # runs of one workflow in which nothing was retried have the same ancestries
 
 
 def uuid7(milliseconds: int, random_bits: int) -> str:

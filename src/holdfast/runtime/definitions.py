@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from bisect import bisect_left
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ class RegistryDefinitions:
         self._versions_seen = -1  # of the registry, when everything in it was seen
         self._stored: OrderedDict[str, Graph] = OrderedDict()
         self._stored_nodes = 0
-        self._known: tuple[int, tuple[str, ...], tuple[str, ...], frozenset[str]] = (-1, (), (), frozenset())
+        self._known: tuple[int, tuple[str, ...], tuple[str, ...]] = (-1, (), ())
 
     @property
     def codecs(self) -> Codecs:
@@ -325,7 +326,9 @@ class RegistryDefinitions:
         return found
 
     def can_run(self, work: Work) -> bool:
-        return work.name in self._names()[3]
+        runnable = self._names()[2]  # in order; a set of them would take half a megabyte for a class of 5,000 steps
+        place = bisect_left(runnable, work.name)
+        return place < len(runnable) and runnable[place] == work.name
 
     def thing(self, workflow: str) -> object | None:
         found: object | None = self.registry.workflows.get(workflow)
@@ -364,11 +367,10 @@ class RegistryDefinitions:
             concurrency=concurrency,
         )
 
-    def _names(self) -> tuple[int, tuple[str, ...], tuple[str, ...], frozenset[str]]:
+    def _names(self) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
         if self._known[0] != self.registry.version:
             workflows = tuple(sorted(self.registry.known_workflows()))
-            runnable = self._runnable()
-            self._known = (self.registry.version, workflows, runnable, frozenset(runnable))
+            self._known = (self.registry.version, workflows, self._runnable())
         return self._known
 
     def _runnable(self) -> tuple[str, ...]:

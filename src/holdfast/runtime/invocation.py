@@ -68,6 +68,9 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return NO_RESULT if self.encode is None else stored(self.encode, returned)
 
 
+MOST_KNOWN = 1_000  # steps: half a kilobyte each
+
+
 class _Step(msgspec.Struct, frozen=True, eq=False):
     """What is the same in all attempts of a step."""
 
@@ -121,6 +124,8 @@ class Steps:
                 action=None,
             )
             step = _Step(found, method.fn, plan)
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
         self._known[workflow, node_id] = step
         return step
 
