@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.core.operations import RECORDED
 from holdfast.runtime.trace import Tracer, read_trace
+from tests.functions import kernel_moves as moves
 from tests.kernel.kernels import claim_request, complete, make_coordinator, opened_kernel, start
 from tests.kernel.scripts import QUEUES, follow, write_script
 from tests.support.stores import SECOND, Site, VirtualClock, every_row
@@ -53,5 +55,25 @@ async def test_k4_a_claim_from_a_trace_leaves_the_version_as_a_claim_of_the_stor
         clock.advance(1)
         coordinator.remember(await store.claim(claim_request()))
         await coordinator.submit(complete("r1"))
+        expected = await every_row(store)
+    assert await _replay(lines, until=clock.now_us()) == expected
+
+
+async def test_k3_a_claim_of_a_sleeper_whose_token_is_a_time_is_traced_like_any_other(site: Site) -> None:
+    clock = VirtualClock()
+    lines: list[str] = []
+    tracer = Tracer(lines.append)
+    async with opened_kernel(site, clock) as (coordinator, store):
+        coordinator.observers.append(tracer.on_commit)
+        coordinator.claim_observers.append(tracer.on_claim)
+        await coordinator.submit(moves.start("r1"))
+        await coordinator.submit(moves.turn("r1", park=True, due=clock.now_us() + SECOND))
+        clock.advance(2)
+        await store.promote(QUEUES)
+        (handed,) = await store.claim(moves.claim_functions())
+        coordinator.remember([handed])
+        assert handed.work.token == clock.now_us()
+        slept = moves.time_comes("r1", token=handed.work.token)
+        assert (await coordinator.submit(slept)).verdict == RECORDED
         expected = await every_row(store)
     assert await _replay(lines, until=clock.now_us()) == expected

@@ -171,7 +171,7 @@ class RowCache:
         if cached is None:
             return False
         work = cached.rows.get(WORK, _NO_ROWS).get((claimed.run, claimed.node, claimed.attempt))
-        return work is not None and work.status == READY and work.token == claimed.token - 1
+        return work is not None and _is_claim_of(claimed, work)
 
     def learn_late_claim(self, claimed: Work, version: int) -> None:
         """Remember a claim whose run had this version and was written since. Only on top of the very row that was
@@ -181,7 +181,7 @@ class RowCache:
         row = None if cached is None else cached.rows.get(WORK, {}).get(WORK.key(claimed))
         if row is None and cached is not None and cached.run is not None and version >= cached.since:
             self.learn(WORK, claimed)
-        elif row is not None and row.status == READY and row.token + 1 == claimed.token:
+        elif row is not None and _is_claim_of(claimed, row):
             leased = {"token": claimed.token, "worker": claimed.worker, "started": claimed.started}
             self.learn(WORK, msgspec.structs.replace(row, status=LEASED, **leased))
 
@@ -341,3 +341,8 @@ class RowCache:
         while self._count > self._limit and self.runs:
             oldest = next(iter(self.runs))
             self.drop(oldest)
+
+
+def _is_claim_of(claimed: Work, ready: Work) -> bool:
+    """Whether this claim took the item as it is remembered, and nobody else had it in between."""
+    return ready.status == READY and claimed.token in (ready.token + 1, claimed.started)  # of sleepers it is the time

@@ -357,7 +357,7 @@ class Lifecycle:
 
     def claim(self, view: View, op: ClaimWork) -> Settled:
         work = view.get(WORK, (op.run, op.node, op.attempt))
-        if work is None or work.status != READY or work.token != op.token - 1:
+        if work is None or work.status != READY or work.token >= op.token:
             return Settled(verdict=STALE)
         # Only an item whose gate is open is ever claimed; a trace does not tell when that happened.
         leased = replace(work, status=LEASED, token=op.token, worker=op.worker, started=view.now, gate=GATE_OPEN)
