@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable
 
 from holdfast.store.file_bell import FileBell
@@ -36,6 +37,8 @@ class Neighbours:
     @classmethod
     def of(cls, database: str, session: int, heard: Callable[[Iterable[str]], None]) -> Neighbours | None:
         """Those of a database, by a name that is the same for all of them; None where the system cannot do it."""
+        if not sys.platform.startswith("linux"):
+            return None
         try:
             path = os.path.join(_directory_of_this_user(), database)
             neighbours = cls(path, _locked(path), session, heard)
@@ -57,7 +60,8 @@ class Neighbours:
         return True
 
     def _listen(self) -> None:
-        session, _, channels = os.pread(self._lock, _LONGEST_BYTES, 0).partition(b"\n")[0].decode().partition(" ")
+        said = os.pread(self._lock, _LONGEST_BYTES, 0).decode("ascii", "replace")
+        session, _, channels = said.partition("\n")[0].partition(" ")
         if not session.isdecimal() or int(session) == self._session:
             return
         if len(self._expected) >= MOST_EXPECTED:  # of sessions that ended before they could send them

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
+import asyncpg
 import msgspec
 from msgspec.structs import replace
 
@@ -500,6 +501,13 @@ class PostgresStore:
                 await self._listen_once()
             await asyncio.sleep(0.2)
 
+    async def _neighbours_on(self, connection: Connection, session: int) -> Neighbours | None:
+        try:
+            database: str = await self._run(connection, "fetchval", self._sql["database"])
+        except asyncpg.InsufficientPrivilegeError:  # by default everybody may ask
+            return None
+        return Neighbours.of(database, session, self._tell)
+
     async def _listen_once(self) -> None:
         connection = await self.connections.connect()
         session = connection.get_server_pid()
@@ -515,9 +523,7 @@ class PostgresStore:
         try:
             with translate(self.connections.shown):
                 await connection.add_listener("holdfast", hear)
-                self._neighbours = Neighbours.of(
-                    await self._run(connection, "fetchval", self._sql["database"]), session, self._tell
-                )
+                self._neighbours = await self._neighbours_on(connection, session)
             self._ear = connection
             self._tell(("work", "ended"))  # whatever was announced while nobody listened
             await gone.wait()

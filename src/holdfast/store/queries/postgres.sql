@@ -323,7 +323,7 @@ DELETE FROM observations o USING unnest($1::text[], $2::bigint[]) d(run, number)
 -- name: now
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 -- name: database
--- Which one it is, whatever address it is known by.
+-- Which one it is, whatever address it is known by. To ask that needs no right.
 SELECT s.system_identifier || '-' || d.oid FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
 -- name: ensure_topics
 -- In a transaction of its own, sorted: two senders of new topics must not deadlock.
