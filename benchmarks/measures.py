@@ -287,6 +287,18 @@ W6_FLOWS_P99 = Measure(
     unit="ms",
     targets={POSTGRES: 20.0, SQLITE: 20.0},
 )
+W6_STEADY_P50 = Measure(
+    name="W6", quantity="W6 steady_p50", what="runs sleeping 1 s, 100 started a second, lateness p50", unit="ms"
+)
+W6_STEADY_P99 = Measure(
+    name="W6", quantity="W6 steady_p99", what="runs sleeping 1 s, 100 started a second, lateness p99", unit="ms"
+)
+W6_FLOWS_STEADY_P50 = Measure(
+    name="W6", quantity="W6 steady_p50", what="flows sleeping 1 s, 100 started a second, lateness p50", unit="ms"
+)
+W6_FLOWS_STEADY_P99 = Measure(
+    name="W6", quantity="W6 steady_p99", what="flows sleeping 1 s, 100 started a second, lateness p99", unit="ms"
+)
 W6_DAGS_P50 = Measure(
     name="W6", what="DAGs started for 1 s later, lateness p50", unit="ms", targets={POSTGRES: 5.0, SQLITE: 5.0}
 )

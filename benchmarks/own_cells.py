@@ -220,6 +220,16 @@ def w6_flows(url: str, sizes: Sizes) -> Values:
 
 
 @cell("W6")
+def w6_functions_steadily(url: str, sizes: Sizes) -> Values:
+    return _latency("W6_STEADY", waiting.measure_w6_steadily(url, waiting.start_function, runs=sizes.steady_runs))
+
+
+@cell("W6")
+def w6_flows_steadily(url: str, sizes: Sizes) -> Values:
+    return _latency("W6_FLOWS_STEADY", waiting.measure_w6_steadily(url, waiting.start_flow, runs=sizes.steady_runs))
+
+
+@cell("W6")
 def w6_dags(url: str, sizes: Sizes) -> Values:
     return _latency("W6_DAGS", waiting.measure_w6(url, waiting.start_dag, runs=sizes.waiting_runs))
 

@@ -16,6 +16,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     w3_many: int
     w4_samples: int
     waiting_runs: int
+    steady_runs: int
     w7_short: int
     w7_long: int
     crowd: int
@@ -35,6 +36,7 @@ FULL = Sizes(
     w3_many=10_000,
     w4_samples=300,
     waiting_runs=1000,
+    steady_runs=300,
     w7_short=1000,
     w7_long=10_000,
     crowd=100_000,
@@ -53,6 +55,7 @@ QUICK = Sizes(
     w3_many=40,
     w4_samples=5,
     waiting_runs=20,
+    steady_runs=5,
     w7_short=20,
     w7_long=100,
     crowd=200,

@@ -23,6 +23,7 @@ from benchmarks.throughput import working_engine
 from holdfast.authoring.registry import Registry
 
 WAITING = Registry()
+STEADILY_SECONDS = 0.01  # from one start to the next; also in the peers' programs
 go = hf.event("go", int, registry=WAITING)
 _LATE_MS: list[float] = []
 StartSleeper = Callable[[hf.Engine, float], Awaitable[hf.Handle[Any]]]
@@ -137,6 +138,20 @@ async def measure_w6(url: str, start: StartSleeper, *, runs: int = 1000, seconds
         await asyncio.gather(*(handle.result() for handle in few))
         _LATE_MS.clear()
         handles = [await start(engine, seconds) for _ in range(runs)]
+        await asyncio.gather(*(handle.result() for handle in handles))
+    return statistics.median(_LATE_MS), statistics.quantiles(_LATE_MS, n=100)[98]
+
+
+async def measure_w6_steadily(url: str, start: StartSleeper, *, runs: int) -> tuple[float, float]:
+    """The same at a given rate, which is the same for all engines: one that starts slowly has an easier W6."""
+    async with working_engine(url, WAITING) as engine:
+        few = [await start(engine, 0.01) for _ in range(max(1, runs // 10))]
+        await asyncio.gather(*(handle.result() for handle in few))
+        _LATE_MS.clear()
+        began, handles = time.perf_counter(), []
+        for number in range(runs):
+            await asyncio.sleep(max(0.0, began + number * STEADILY_SECONDS - time.perf_counter()))
+            handles.append(await start(engine, 1.0))
         await asyncio.gather(*(handle.result() for handle in handles))
     return statistics.median(_LATE_MS), statistics.quantiles(_LATE_MS, n=100)[98]
 

@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from absurd_sdk import AsyncAbsurd
-from telling import WARM_UP_PART, arguments, greet_and_idle, refuse, seconds_since, tell, tell_latencies
+from telling import (
+    WARM_UP_PART,
+    arguments,
+    greet_and_idle,
+    latencies,
+    refuse,
+    seconds_since,
+    steadily,
+    tell,
+    tell_latencies,
+)
 
 # Its example of a busy worker; one task at a time is its default, which would measure its polls.
 CONCURRENCY = 100
@@ -126,10 +136,13 @@ async def w5(app: AsyncAbsurd, runs: int) -> None:
 
 
 async def w6(app: AsyncAbsurd, runs: int) -> None:
-    tasks = [(await app.spawn("sleeps", {}))["task_id"] for _ in range(runs)]
-    for task in tasks:
-        await done(app, task)
-    tell_latencies(LATE_MS)
+    for task in [await app.spawn("sleeps", {}) for _ in range(runs)]:
+        await done(app, task["task_id"])
+    at_once = latencies(LATE_MS)
+    LATE_MS.clear()
+    for task in await steadily(runs, lambda: app.spawn("sleeps", {})):
+        await done(app, task["task_id"])
+    tell(**at_once, **latencies(LATE_MS, "steady_"))
 
 
 async def first(app: AsyncAbsurd, _: int) -> None:

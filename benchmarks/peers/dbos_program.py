@@ -15,7 +15,17 @@ if sys.argv[1].startswith("sqlite"):
 import asyncio
 
 from dbos import DBOS
-from telling import WARM_UP_PART, arguments, greet_and_idle, refuse, seconds_since, tell, tell_latencies
+from telling import (
+    WARM_UP_PART,
+    arguments,
+    greet_and_idle,
+    latencies,
+    refuse,
+    seconds_since,
+    steadily,
+    tell,
+    tell_latencies,
+)
 
 LATE_MS: list[float] = []
 BEGUN: list[int] = []
@@ -134,7 +144,11 @@ async def w5(runs: int) -> None:
 async def w6(runs: int) -> None:
     handles = [await DBOS.start_workflow_async(sleeps, 1.0) for _ in range(runs)]
     await asyncio.gather(*(handle.get_result() for handle in handles))
-    tell_latencies(LATE_MS)
+    at_once = latencies(LATE_MS)
+    LATE_MS.clear()
+    handles = await steadily(runs, lambda: DBOS.start_workflow_async(sleeps, 1.0))
+    await asyncio.gather(*(handle.get_result() for handle in handles))
+    tell(**at_once, **latencies(LATE_MS, "steady_"))
 
 
 async def first(_: int) -> None:

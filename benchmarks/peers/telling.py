@@ -7,13 +7,18 @@ result, and then idleness until the input is closed.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
+T = TypeVar("T")
+STEADILY_SECONDS = 0.01  # from one start to the next
+STEADY_RUNS = 300  # of a thousand
 WARM_UP_PART = 10  # of the count; ours are warm too when they are measured
 
 
@@ -39,8 +44,21 @@ def tell(**values: float) -> None:
 
 
 def tell_latencies(taken_ms: list[float]) -> None:
+    tell(**latencies(taken_ms))
+
+
+def latencies(taken_ms: list[float], what: str = "") -> dict[str, float]:
     late = statistics.quantiles(taken_ms, n=100)[98] if len(taken_ms) > 1 else taken_ms[0]
-    tell(p50=statistics.median(taken_ms), p99=late)
+    return {f"{what}p50": statistics.median(taken_ms), f"{what}p99": late}
+
+
+async def steadily(count: int, start: Callable[[], Awaitable[T]]) -> list[T]:
+    """So many starts at the rate that is measured for all engines, and with that many runs as for ours."""
+    began, started = time.perf_counter(), []
+    for number in range(max(2, count * STEADY_RUNS // 1000)):
+        await asyncio.sleep(max(0.0, began + number * STEADILY_SECONDS - time.perf_counter()))
+        started.append(await start())
+    return started
 
 
 def greet_and_idle() -> None:

@@ -344,5 +344,8 @@ class RowCache:
 
 
 def _is_claim_of(claimed: Work, ready: Work) -> bool:
-    """Whether this claim took the item as it is remembered, and nobody else had it in between."""
-    return ready.status == READY and claimed.token in (ready.token + 1, claimed.started)  # of sleepers it is the time
+    """Whether this claim took the item as it is remembered, and nobody else had it in between, or fenced it since."""
+    is_next = (
+        claimed.token == ready.token + 1 or ready.token < claimed.token == claimed.started
+    )  # of a sleeper: the time
+    return ready.status == READY and is_next

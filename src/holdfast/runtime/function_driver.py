@@ -392,9 +392,8 @@ async def begun(
     # Before the history, so that each is answered there or still open.
     waits = bool(run.remaining) or run.active > (0 if parked else 1)
     stored = await stored_requests(store, run, parked=parked) if waits else {}
-    # What was waited for when the turn was leased may have been answered since, by the first entry that there is.
-    recorded = run.entries or waits
-    rows = await store.history(run.id, max(run.base - 2, 0)) if recorded else []
+    # What was answered since the turn was leased is told with the next commit, before which nothing is asked for anew.
+    rows = await store.history(run.id, max(run.base - 2, 0)) if run.entries else []
     before = rows[0] if rows and rows[0].sequence < run.base else None
     rows = rows if before is None else rows[1:]
     if run.base and rows and rows[0].kind == CONTINUED:

@@ -133,12 +133,12 @@ MODELS: tuple[Mutant, ...] = (
     ),
     mutant(
         "function",
-        "what was answered while a claim was under way is not read",
+        "a sleeper with new code begins something on a lease that nobody waited for",
         "G3",
         "runtime/function_driver.py",
-        "    recorded = run.entries or waits\n",
-        "    recorded = run.entries\n",
-        *("tests/reliability/simulation/test_found_late_answers.py", "-k", "answered_while"),
+        "        lease_is_stored = not brought_by_time(work, run)",
+        "        lease_is_stored = True",
+        *("tests/functions/test_code_changes.py", "-k", "begins_it_behind_a_commit"),
     ),
     mutant(
         "function",

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from tests.reliability.mutants.mutant import Mutant, mutant
 
+# What one claim does and the other does too, but for what it gives back.
+_CLAIM = """LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
+t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
+  AND EXISTS (SELECT FROM runs r WHERE r.id = c.run AND r.status = 'suspended' OFFSET 0)) AS timely FROM c),
+n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+  CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely) THEN \
+set_config('synchronous_commit', 'off', true) END AS not_synced),
+u AS (UPDATE work w SET status = 'leased', worker = $5, started = (SELECT now FROM n),
+    token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
+  FROM t WHERE w.ctid = t.place RETURNING {work@w}),"""
+
 STORE: tuple[Mutant, ...] = (
     mutant(
         "store",
@@ -74,16 +85,28 @@ STORE: tuple[Mutant, ...] = (
         "PostgreSQL: claims do not skip what another claim has locked",
         "K10, G3",
         "store/queries/postgres.sql",
-        "LIMIT $4 FOR UPDATE OF w SKIP LOCKED),\n"
-        "u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,\n"
-        "    started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint\n"
-        "  FROM c WHERE w.ctid = c.place RETURNING {work@w}),",
-        "LIMIT $4 FOR UPDATE OF w),\n"
-        "u AS (UPDATE work w SET status = 'leased', token = w.token + 1, worker = $5,\n"
-        "    started = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint\n"
-        "  FROM c WHERE w.ctid = c.place RETURNING {work@w}),",
+        _CLAIM,
+        _CLAIM.replace("OF w SKIP LOCKED", "OF w"),
         *("tests/kernel/test_prototype_failures.py", "-k", "test_k10_claims_and_promotions_never_wait"),
         slow=True,
+    ),
+    mutant(
+        "store",
+        "PostgreSQL: no claim waits for the disk",
+        "G1, G3",
+        "store/queries/postgres.sql",
+        _CLAIM,
+        _CLAIM.replace("CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely) THEN", "CASE WHEN true THEN"),
+        *("tests/store/test_leases_of_sleepers.py", "-k", "waits_for_the_disk and False"),
+    ),
+    mutant(
+        "store",
+        "PostgreSQL: a lease that the server may forget has the token of the next one",
+        "K3",
+        "store/queries/postgres.sql",
+        _CLAIM,
+        _CLAIM.replace("greatest(w.token + 1, (SELECT now FROM n))", "w.token + 1"),
+        *("tests/store/test_leases_of_sleepers.py", "-k", "leaves_its_token_to_nobody"),
     ),
     mutant(
         "store",
