@@ -64,6 +64,7 @@ from holdfast.models.flow_code import FLOW
 from holdfast.models.machine import ON_FAILURE, discarded_node
 from holdfast.models.state_code import GRAPH
 from holdfast.runtime.exception_classes import known_exception
+from holdfast.runtime.watch import limited
 from holdfast.start_options import checked_node, checked_text
 
 if TYPE_CHECKING:
@@ -157,15 +158,24 @@ class Handle(Generic[R]):
         Raises `RunFailed` with the original exception as its cause, `RunCancelled`, `RunPaused` (unless
         `wait_paused`), or `TimeoutError`; the run itself goes on after a timeout.
         """
+        wanted = _has_ended if wait_paused else _has_ended_or_paused
+        watch = self._engine.watch
         try:
-            wanted = _has_ended if wait_paused else _has_ended_or_paused
-            row = await self._engine.watch.wait(self.id, wanted, timeout, settled=True)
+            async with limited(timeout):
+                row = await watch.wait(self.id, wanted, None, settled=True)
+                told = await watch.patiently(lambda: self._told_of(row))
         except TimeoutError:
             raise TimeoutError(f"run {self.id} has not ended after {timeout:g} s; it goes on") from None
         if row.status == COMPLETED:
-            value: R = self._decoded(row, await self._ended_as(row))
+            value: R = self._decoded(row, told or row.workflow)
             return value
-        self._raise_outcome(row, await self._failed_node(row) if row.status == FAILED else None)
+        self._raise_outcome(row, told)
+
+    async def _told_of(self, row: Run) -> str | None:
+        """What its row does not say: as which workflow it has completed, or for which node it has failed."""
+        if row.status == COMPLETED:
+            return await self._ended_as(row)
+        return await self._failed_node(row) if row.status == FAILED else None
 
     async def _ended_as(self, row: Run) -> str:
         """The workflow that its result is of: a function may have gone on as another one."""

@@ -113,3 +113,66 @@ async def test_k11_what_a_poll_was_not_answered_is_asked_again(
         await polls.go_by(2)
         polls.away = False
         assert await asyncio.wait_for(result, SOON_SECONDS) == 1
+
+
+async def _ends(engine: hf.Engine, registry: hf.Registry, how: str) -> hf.Handle[Any]:
+    @hf.workflow(name="goes on", registry=registry)
+    async def goes_on(number: int) -> int:
+        return number if number else hf.continue_as(goes_on, 1)
+
+    @hf.workflow(name="fails", registry=registry)
+    async def fails() -> None:
+        raise ValueError(how)
+
+    async with engine.worker():
+        handle: hf.Handle[Any] = await (engine.start(goes_on, 0) if how == "goes on" else engine.start(fails))
+        await until(lambda: engine.get_active(handle.id) is None, "it has ended")
+    return handle
+
+
+@pytest.mark.parametrize("how", ["goes on", "fails"])
+async def test_k11_what_is_left_to_read_when_a_run_has_ended_is_read_when_the_store_is_back(
+    url: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by an immediate stop: a lost connection ended what had waited through all others."""
+    registry = hf.Registry()
+    async with engine_on(url, registry) as engine:
+        handle = await _ends(engine, registry, how)
+        rows, tries = engine.store.rows, 0
+
+        async def away_at_first(need: Any) -> list[Any]:
+            nonlocal tries
+            tries += 1
+            if tries < 3:
+                raise StoreUnavailable("away for a moment", hint="wait")
+            return await rows(need)
+
+        monkeypatch.setattr(engine.store, "rows", away_at_first)
+        if how == "goes on":
+            assert await handle.result(timeout=SOON_SECONDS) == 1
+        else:
+            with pytest.raises(hf.RunFailed, match="fails"):
+                await handle.result(timeout=SOON_SECONDS)
+        assert tries >= 3
+        tries = -1000
+        with pytest.raises(TimeoutError):
+            await handle.result(timeout=0.3)
+
+
+async def test_k11_an_engine_that_is_closed_does_not_wait_for_its_store_any_more(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = hf.Registry()
+    async with engine_on(url, registry) as engine:
+        handle = await _ends(engine, registry, "goes on")
+        asked = asyncio.Event()
+
+        async def away(need: Any) -> list[Any]:
+            asked.set()
+            raise StoreUnavailable("away for good", hint="wait")
+
+        monkeypatch.setattr(engine.store, "rows", away)
+        result = asyncio.ensure_future(handle.result())
+        await asked.wait()
+    with pytest.raises(hf.EngineClosed):
+        await asyncio.wait_for(result, SOON_SECONDS)

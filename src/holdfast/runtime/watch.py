@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeVar
 
 from holdfast.coordinator import Commit
 from holdfast.core.errors import StoreError, StoreUnavailable, UnknownWorkflow
@@ -22,6 +23,13 @@ REST_BEFORE_POLL, REST_BEFORE_HINT, LONGEST_REST_SECONDS = 20, 4, 2.0
 QUICK_SECONDS, FEW = 0.002, 50
 POLLS_FOR_EXISTENCE: Final = 8  # the others ask for runs that have settled only: of thousands, most have not
 _UNLIMITED: Final = contextlib.nullcontext()
+
+T = TypeVar("T")
+
+
+def limited(seconds: float | None) -> AbstractAsyncContextManager[Any]:
+    """Raises TimeoutError when the time is up."""
+    return _UNLIMITED if seconds is None else asyncio.timeout(seconds)
 
 
 class Watch:
@@ -84,7 +92,7 @@ class Watch:
         self._waiting.setdefault(run, []).append((wanted, future, self._came))
         self._for_others += not settled
         try:
-            async with _UNLIMITED if timeout is None else asyncio.timeout(timeout):
+            async with limited(timeout):
                 known = self._peek(run)
                 if known is None or wanted(known):
                     found = await self._look_for(run)  # after registering: a commit in between is not missed
@@ -102,6 +110,15 @@ class Watch:
                     self._waiting[run] = waiters
                 else:
                     del self._waiting[run]
+
+    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What has still to be read of a run that was waited for: a lost connection ends that wait neither."""
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailable as error:
+                log.debug("reading a result failed: %s", error)
+            await asyncio.sleep(LAST_POLL_SECONDS)
 
     async def _look_for(self, run: str) -> frozenset[str] | None:
         """The runs that there are, of those that were looked for with this one; None if the store did not answer."""
