@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import statistics
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from benchmarks.throughput import working_engine
 from holdfast.authoring.registry import Registry
 
 WAITING = Registry()
-STEADILY_SECONDS = 0.01  # from one start to the next; also in the peers' programs
+STEADILY_SECONDS = 0.01  # from one start to the next, in the mean; also in the peers' programs
 go = hf.event("go", int, registry=WAITING)
 _LATE_MS: list[float] = []
 StartSleeper = Callable[[hf.Engine, float], Awaitable[hf.Handle[Any]]]
@@ -148,9 +149,10 @@ async def measure_w6_steadily(url: str, start: StartSleeper, *, runs: int) -> tu
         few = [await start(engine, 0.01) for _ in range(max(1, runs // 10))]
         await asyncio.gather(*(handle.result() for handle in few))
         _LATE_MS.clear()
-        began, handles = time.perf_counter(), []
-        for number in range(runs):
-            await asyncio.sleep(max(0.0, began + number * STEADILY_SECONDS - time.perf_counter()))
+        moment, handles, draw = time.perf_counter(), [], random.Random(runs)
+        for _ in range(runs):
+            moment += draw.uniform(0, 2 * STEADILY_SECONDS)  # or each would go on in the moment of another's start
+            await asyncio.sleep(max(0.0, moment - time.perf_counter()))
             handles.append(await start(engine, 1.0))
         await asyncio.gather(*(handle.result() for handle in handles))
     return statistics.median(_LATE_MS), statistics.quantiles(_LATE_MS, n=100)[98]

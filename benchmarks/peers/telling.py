@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import random
 import statistics
 import sys
 import time
@@ -17,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-STEADILY_SECONDS = 0.01  # from one start to the next
+STEADILY_SECONDS = 0.01  # from one start to the next, in the mean
 STEADY_RUNS = 300  # of a thousand
 WARM_UP_PART = 10  # of the count; ours are warm too when they are measured
 
@@ -53,10 +54,12 @@ def latencies(taken_ms: list[float], what: str = "") -> dict[str, float]:
 
 
 async def steadily(count: int, start: Callable[[], Awaitable[T]]) -> list[T]:
-    """So many starts at the rate that is measured for all engines, and with that many runs as for ours."""
-    began, started = time.perf_counter(), []
-    for number in range(max(2, count * STEADY_RUNS // 1000)):
-        await asyncio.sleep(max(0.0, began + number * STEADILY_SECONDS - time.perf_counter()))
+    """Starts at the rate that is measured for all engines, and in the same moments as ours."""
+    runs = max(2, count * STEADY_RUNS // 1000)
+    moment, started, draw = time.perf_counter(), [], random.Random(runs)
+    for _ in range(runs):
+        moment += draw.uniform(0, 2 * STEADILY_SECONDS)
+        await asyncio.sleep(max(0.0, moment - time.perf_counter()))
         started.append(await start())
     return started
 
