@@ -160,12 +160,14 @@ class Handle(Generic[R]):
         """
         wanted = _has_ended if wait_paused else _has_ended_or_paused
         watch = self._engine.watch
+        became = "has not ended after {:g} s; it goes on"
         try:
             async with limited(timeout):
                 row = await watch.wait(self.id, wanted, None, settled=True)
+                became = "has ended, but the store did not tell all of how within {:g} s"
                 told = await watch.patiently(lambda: self._told_of(row))
         except TimeoutError:
-            raise TimeoutError(f"run {self.id} has not ended after {timeout:g} s; it goes on") from None
+            raise TimeoutError(f"run {self.id} {became.format(timeout)}") from None
         if row.status == COMPLETED:
             value: R = self._decoded(row, told or row.workflow)
             return value

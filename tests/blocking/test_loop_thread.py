@@ -215,6 +215,26 @@ def test_ctrl_c_interrupts_the_wait_and_cancels_what_was_waited_for() -> None:
     assert output == "interrupted cancelled\n"
 
 
+def test_ctrl_c_in_the_moment_before_the_wait_ends_the_wait_as_well() -> None:
+    """Python only notes such a signal, and nothing wakes the thread that has gone to wait meanwhile."""
+    unheard = INTERRUPTED.replace("import asyncio, sys", "import asyncio, sys, threading, time, _thread").replace(
+        'print("waiting", flush=True)', "threading.Thread(target=note_once_it_waits).start()"
+    )
+    note = """
+def note_once_it_waits():
+    seen = []
+    while len(seen) < 20 or seen[-1][0] != "wait" or len(set(seen[-20:])) > 1:
+        time.sleep(0.005)
+        frame = sys._current_frames()[threading.main_thread().ident]
+        seen.append((frame.f_code.co_name, frame.f_lasti))
+    _thread.interrupt_main()
+"""
+    program = subprocess.run(
+        [sys.executable, "-c", note + unheard], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
+    assert (program.returncode, program.stdout) == (0, "interrupted cancelled\n"), program.stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_fork_is_told_to_open_its_own_engine_instead_of_hanging(loop_thread: LoopThread) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.core.rows import Run, Work
 from holdfast.runtime.postgres_server import PostgresServer
@@ -77,3 +78,16 @@ async def test_k3_a_lease_that_the_server_forgets_leaves_its_token_to_nobody(laz
         (again,) = await store.claim(asked("w2"))
         assert again.work.worker == "w2"
         assert again.work.token > forgotten.work.token
+
+
+async def test_k3_a_claim_waits_for_the_disk_where_the_time_is_no_token_of_its_own(lazy_server: PostgresServer) -> None:
+    """The server's clock went back: one more than the token before is what the next one to claim would take too."""
+    url = lazy_server.create_database("clock")
+    async with Site("postgresql", url).opened() as store:
+        assert isinstance(store, PostgresStore)
+        run, work = WORK["sleeper"]
+        ahead = store.now() + 3_600_000_000
+        await put(store, run, replace(work, token=ahead))
+        (handed,) = await store.claim(asked())
+        assert handed.work.token == ahead + 1
+        assert await _is_on_disk(store)

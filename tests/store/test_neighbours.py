@@ -153,7 +153,7 @@ async def test_k11_a_short_hint_after_a_long_one_and_what_no_session_has_written
         (file,) = memory.glob("holdfast-*/one")
         for nonsense in (b"!", b"\xff\xfe\n", b"work work\n", b""):
             file.write_bytes(nonsense)
-            await asyncio.sleep(0.01)
+            listener.bell._listen()
         assert listener.heard == ["ended", "work", "work"]
         other.bell.ring(("ended",))
         await until(lambda: listener.heard[3:] == ["ended"], "it listens still")
@@ -185,6 +185,19 @@ async def test_k11_the_last_one_to_go_removes_the_file(memory: Path) -> None:
         assert files_in(memory) == ["one"], "somebody listens"
         assert last.bell is not None
     assert files_in(memory) == []
+
+
+async def test_k11_the_last_one_to_go_leaves_the_file_of_those_who_came_after_it_was_taken_away(memory: Path) -> None:
+    """Whoever clears the place does not ask who listens there; newer processes hear each other all the same."""
+    before = Neighbour(11)
+    (file,) = memory.glob("holdfast-*/one")
+    file.unlink()
+    async with living(12) as (after,):
+        before.bell.close()
+        assert files_in(memory) == ["one"]
+        async with living(13) as (ringer,):
+            ringer.bell.ring(("work",))
+            await until(lambda: after.heard == ["work"], "the newer ones share a file")
 
 
 async def test_k11_a_file_that_a_killed_process_left_behind_serves_the_next(memory: Path) -> None:

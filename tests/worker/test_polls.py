@@ -155,7 +155,7 @@ async def test_k11_what_is_left_to_read_when_a_run_has_ended_is_read_when_the_st
                 await handle.result(timeout=SOON_SECONDS)
         assert tries >= 3
         tries = -1000
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match="has ended, but the store did not tell"):
             await handle.result(timeout=0.3)
 
 

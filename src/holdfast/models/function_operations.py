@@ -34,7 +34,7 @@ from holdfast.core.function_operations import (
     rollback_bytes,
     stored_event_id,
 )
-from holdfast.core.operations import RECORDED, REPEATED, CompleteWork, Operation, Settled
+from holdfast.core.operations import RECORDED, REPEATED, STALE, CompleteWork, Operation, Settled
 from holdfast.core.queries import AllWork, WaitsOf
 from holdfast.core.rows import (
     CALL,
@@ -87,10 +87,9 @@ class FunctionOperations:
         held = self.lifecycle.lease_of_turn(view, op)
         if isinstance(held, Settled):
             run = view.run(op.run)
-            parked = held.verdict == REPEATED
-            return Stepped(
-                verdict=held.verdict, run_status=held.run_status, parked=parked, last=run.entries if run else 0
-            )
+            parked = held.verdict == REPEATED and op.park  # K8; who did not park has been made to give it back
+            verdict = REPEATED if parked else STALE
+            return Stepped(verdict=verdict, run_status=held.run_status, parked=parked, last=run.entries if run else 0)
         run, turn = held
         seen = op.known + len(op.entries)
         says = op.entries or op.opens or op.calls
@@ -143,6 +142,9 @@ class FunctionOperations:
         else:
             if run.status == SUSPENDED:  # a time that it waited for has come, and it goes on
                 run = replace(run, status=RUNNING)
+                # Written so that the flush asks for its token: that a server has forgotten this lease, and given it
+                # to somebody else, its run's version does not tell (decision 0031).
+                view.put(WORK, replace(turn))
             view.put(RUNS, run)
         return Stepped(
             verdict=RECORDED,

@@ -216,13 +216,10 @@ class FunctionDriver:
                 continue
             if function.loop.done:
                 return await self._end(function, work, leased_at)
-            if function.new_patches:
-                # Which path the code takes is recorded before anything on it is started.
+            if function.new_patches or (function.loop.fresh and not lease_is_stored):
+                # Which path the code takes is recorded before anything on it is started, and so is the lease.
                 await self._say(function, work, Step(), park=False)
-                continue
-            if not lease_is_stored and function.loop.fresh and function.known == leased_at:
-                lease_is_stored = True  # with this; and no effect is begun before
-                await self._say(function, work, Step(), park=False)
+                lease_is_stored = True
                 continue
             step = self._calls.plan(function, run)
             inline = None if step.inline is None else await step.inline  # then there is nothing else in this step
@@ -239,6 +236,7 @@ class FunctionDriver:
                 raise NotDurable(stuck, hint="await an action, a timer, an event or another run")
             if may_park or step.entries or step.asks():
                 answer = await self._say(function, work, step, park=may_park)
+                lease_is_stored = True
                 if answer.parked:
                     self._resting[run.id] = (self._clock.monotonic(), function)
                     self.rest()
@@ -392,8 +390,9 @@ async def begun(
     # Before the history, so that each is answered there or still open.
     waits = bool(run.remaining) or run.active > (0 if parked else 1)
     stored = await stored_requests(store, run, parked=parked) if waits else {}
-    # What was answered since the turn was leased is told with the next commit, before which nothing is asked for anew.
-    rows = await store.history(run.id, max(run.base - 2, 0)) if run.entries else []
+    # What was waited for when the turn was leased may have been answered since, by the first entry that there is.
+    recorded = run.entries or waits
+    rows = await store.history(run.id, max(run.base - 2, 0)) if recorded else []
     before = rows[0] if rows and rows[0].sequence < run.base else None
     rows = rows if before is None else rows[1:]
     if run.base and rows and rows[0].kind == CONTINUED:

@@ -61,7 +61,7 @@ class LoopThread:
             coroutine.close()  # or Python would warn later that it was never awaited
             raise
         try:
-            return future.result()
+            return _result_of(future)
         except concurrent.futures.CancelledError:
             raise EngineClosed("the engine was closed while this call was waiting", hint=_OPEN) from None
         finally:
@@ -123,6 +123,17 @@ class LoopThread:
 
 
 _OPEN: Final = "use it inside `with engine:`"
+_LOOK_SECONDS: Final = 1.0
+
+
+def _result_of(future: concurrent.futures.Future[T]) -> T:
+    """Its result, waited for in slices: a signal in the moment before a lock is waited for does not end that wait."""
+    while True:
+        try:
+            return future.result(_LOOK_SECONDS)
+        except TimeoutError:
+            if future.done():  # the time was not up: it raised this itself, or has just ended
+                return future.result()
 
 
 async def _entering(context: AbstractAsyncContextManager[T]) -> T:

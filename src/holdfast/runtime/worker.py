@@ -394,7 +394,7 @@ class Worker:
     def _launch(self, handed: Handed) -> None:
         key = ((work := handed.work).run, work.node, work.attempt)
         if (running := self._running.get(key)) is not None:
-            if running.work.token < work.token:  # parked, woken and claimed again while its task is just ending
+            if running.work.token != work.token:  # parked, woken and claimed again while its task is just ending
                 self._next[key] = handed
             return
         attempt = self._running[key] = Attempt(work, handed.run)

@@ -440,5 +440,6 @@ class Store(Protocol):
     async def listen(self, heard: Callable[[str], None]) -> None:
         """Call `heard(channel)` for announcements of other processes, where the store can.
 
-        Several engines of one process may share the store: each then hears what any of them announces.
+        Several engines of one process may share the store, until the first of them closes it: each then hears what
+        any of them announces.
         """

@@ -1,6 +1,6 @@
 """Hints to the processes of this machine that use the same database, past its server.
 
-The server takes ten times as long to pass a notification on as a few bytes in a small file take that the others watch
+The server takes three times as long to pass a notification on as a few bytes in a small file take that the others watch
 (`file_bell.py`), and a lone run waits for two of them. Notifications are sent all the same, for other machines and for
 whoever could not be reached here; who has heard the bell passes over the one that follows it. What the bell says is
 what the last one who rang has written: of several at once the others are told by their notifications (K11).
@@ -76,7 +76,8 @@ class Neighbours:
         self._bell.close()
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(self._path)
+            if os.fstat(self._lock).st_nlink:  # else somebody removed it, and at its path is another by now
+                os.unlink(self._path)
         except OSError:
             pass  # others listen
         finally:

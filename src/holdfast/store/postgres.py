@@ -504,7 +504,7 @@ class PostgresStore:
     async def _neighbours_on(self, connection: Connection, session: int) -> Neighbours | None:
         try:
             database: str = await self._run(connection, "fetchval", self._sql["database"])
-        except asyncpg.InsufficientPrivilegeError:  # by default everybody may ask
+        except asyncpg.PostgresError:  # a role that may not ask, or a server that cannot tell
             return None
         return Neighbours.of(database, session, self._tell)
 

@@ -8,9 +8,9 @@ from tests.reliability.mutants.mutant import Mutant, mutant
 _CLAIM = """LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
 t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
   AND EXISTS (SELECT FROM runs r WHERE r.id = c.run AND r.status = 'suspended' OFFSET 0)) AS timely FROM c),
-n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-  CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely) THEN \
-set_config('synchronous_commit', 'off', true) END AS not_synced),
+n AS MATERIALIZED (SELECT now, CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely OR token + 1 >= now)
+  THEN set_config('synchronous_commit', 'off', true) END AS not_synced
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) clock),
 u AS (UPDATE work w SET status = 'leased', worker = $5, started = (SELECT now FROM n),
     token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
   FROM t WHERE w.ctid = t.place RETURNING {work@w}),"""
@@ -96,7 +96,7 @@ STORE: tuple[Mutant, ...] = (
         "G1, G3",
         "store/queries/postgres.sql",
         _CLAIM,
-        _CLAIM.replace("CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely) THEN", "CASE WHEN true THEN"),
+        _CLAIM.replace("NOT EXISTS (SELECT FROM t WHERE NOT timely OR token + 1 >= now)", "true"),
         *("tests/store/test_leases_of_sleepers.py", "-k", "waits_for_the_disk and False"),
     ),
     mutant(
@@ -107,6 +107,15 @@ STORE: tuple[Mutant, ...] = (
         _CLAIM,
         _CLAIM.replace("greatest(w.token + 1, (SELECT now FROM n))", "w.token + 1"),
         *("tests/store/test_leases_of_sleepers.py", "-k", "leaves_its_token_to_nobody"),
+    ),
+    mutant(
+        "store",
+        "PostgreSQL: a claim does not wait for the disk although the clock has gone back",
+        "K3",
+        "store/queries/postgres.sql",
+        _CLAIM,
+        _CLAIM.replace(" OR token + 1 >= now", ""),
+        *("tests/store/test_leases_of_sleepers.py", "-k", "no_token_of_its_own"),
     ),
     mutant(
         "store",

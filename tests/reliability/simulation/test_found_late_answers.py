@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import holdfast as hf
-from holdfast.core.operations import Handed
-from holdfast.core.rows import CANCELLED, LEASED, Run, Work
+from holdfast.core.operations import RECORDED, Handed, ReleaseWork
+from holdfast.core.rows import CANCELLED, LEASED, RUNNING, Run, Work
 from holdfast.runtime.attempt import Attempt
 from holdfast.runtime.own_leases import OwnLeases
 from holdfast.runtime.system import InlineExecutor, RealClock, ThreadExecutor, sleep
 from holdfast.store.contract import ClaimRequest
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing import engine_in_memory
+from tests.worker.support import until
 
 DEADLINE_SECONDS = 10.0
 
@@ -112,6 +113,56 @@ async def test_g3_a_call_that_was_answered_while_a_claim_was_under_way_is_not_ma
         worker._stopping = False
         worker.wake()
         assert await run.result(timeout=DEADLINE_SECONDS) == ["ok", None]
+
+
+async def test_g3_a_call_that_was_answered_since_a_turn_was_given_back_is_not_made_again() -> None:
+    """No time brought that turn, so that its function begins what it asks for without another commit before."""
+    registry = hf.Registry()
+    attempts: list[int] = []
+    may_end = asyncio.Event()
+
+    @hf.action(registry=registry, retry=hf.Retry(attempts=3, base=1.0, cap=1.0))
+    async def flaky() -> str:
+        attempts.append(hf.current().node.attempt)
+        if len(attempts) == 1:
+            raise ValueError("once")
+        return "ok"
+
+    @hf.action(registry=registry)
+    async def slow() -> str:
+        await may_end.wait()
+        return "late"
+
+    @hf.workflow(registry=registry)
+    async def both() -> list[Any]:
+        return list(await asyncio.gather(flaky(), slow()))
+
+    async with engine_in_memory(registry=registry, hand_over=False) as (engine, clock):
+        run = await engine.start(both)
+        (worker,) = engine.local_workers
+
+        def retries() -> bool:
+            row = engine.coordinator.cache.run_row(run.id)
+            return attempts == [1] and row is not None and row.active == 2
+
+        await until(retries, "the second attempt waits in the work table")
+        worker._stopping = True
+        held = worker._running[run.id, "turn", 1]
+        given_back = ReleaseWork(run=run.id, node="turn", attempt=1, token=held.work.token)
+        assert (await engine.coordinator.submit(given_back)).verdict == RECORDED
+        may_end.set()
+        assert held.task is not None
+        await held.task
+        await clock.advance(seconds=10)
+        first, second = await claimed(engine), await claimed(engine)
+        turn, call = (first, second) if first.work.node == "turn" else (second, first)
+        assert (turn.run.entries, turn.run.status) == (0, RUNNING)
+        await launched(engine, call)
+        await launched(engine, turn)
+        assert attempts == [1, 2]
+        worker._stopping = False
+        worker.wake()
+        assert await run.result(timeout=DEADLINE_SECONDS) == ["ok", "late"]
 
 
 class SlowToTell(SqliteStore):

@@ -323,7 +323,7 @@ DELETE FROM observations o USING unnest($1::text[], $2::bigint[]) d(run, number)
 -- name: now
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 -- name: database
--- Which one it is, whatever address it is known by. To ask that needs no right.
+-- Which one it is, whatever address it is known by.
 SELECT s.system_identifier || '-' || d.oid FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
 -- name: ensure_topics
 -- In a transaction of its own, sorted: two senders of new topics must not deadlock.
@@ -486,9 +486,10 @@ SELECT {history} FROM history WHERE run = $1 AND sequence > $2 ORDER BY sequence
 -- so that a completion need not read it: once for all items of a run, of which there may be very many. OFFSET 0 keeps that
 -- a look-up by key, however the tables grow.
 -- What a time has brought does nothing before its next commit, which waits for the disk on behalf of the lease too. A lease
--- that the server forgets in between was never used, and its token is nobody else's: it is the time (`brought_by_time`).
+-- that the server forgets in between was never used, and its token is nobody else's: it is the time (`brought_by_time`),
+-- and where the clock has gone back so that it would not be, the claim waits as any other.
 WITH c AS MATERIALIZED (
-  SELECT w.ctid AS place, w.run, w.kind FROM work w
+  SELECT w.ctid AS place, w.run, w.kind, w.token FROM work w
   WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind IN ('job', 'call') OR w.workflow = ANY($2::text[]))
     AND w.name = ANY($3::text[]) AND w.losses < $6::int
     AND (NOT EXISTS (SELECT FROM holds) OR NOT EXISTS (SELECT FROM holds h WHERE h.scope = 'all'
@@ -496,8 +497,9 @@ WITH c AS MATERIALIZED (
   ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
 t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
   AND EXISTS (SELECT FROM runs r WHERE r.id = c.run AND r.status = 'suspended' OFFSET 0)) AS timely FROM c),
-n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-  CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely) THEN set_config('synchronous_commit', 'off', true) END AS not_synced),
+n AS MATERIALIZED (SELECT now, CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely OR token + 1 >= now)
+  THEN set_config('synchronous_commit', 'off', true) END AS not_synced
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) clock),
 u AS (UPDATE work w SET status = 'leased', worker = $5, started = (SELECT now FROM n),
     token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
   FROM t WHERE w.ctid = t.place RETURNING {work@w}),
@@ -518,8 +520,9 @@ WITH c AS MATERIALIZED (
   ORDER BY w.priority DESC, w.due LIMIT $4 FOR UPDATE OF w SKIP LOCKED),
 t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
   AND EXISTS (SELECT FROM runs r WHERE r.id = c.run AND r.status = 'suspended' OFFSET 0)) AS timely FROM c),
-n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-  CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely) THEN set_config('synchronous_commit', 'off', true) END AS not_synced),
+n AS MATERIALIZED (SELECT now, CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely OR token + 1 >= now)
+  THEN set_config('synchronous_commit', 'off', true) END AS not_synced
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) clock),
 u AS (UPDATE work w SET status = 'leased', worker = $5, started = (SELECT now FROM n),
     token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
   FROM t WHERE w.ctid = t.place RETURNING w.run, w.node, w.attempt, t.token AS before, w.token, w.started),
