@@ -176,7 +176,8 @@ def test_an_asynchronous_context_is_entered_and_left_on_the_loop(loop_thread: Lo
 
 
 INTERRUPTED = """
-import asyncio, sys
+import asyncio, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where whoever runs the tests ignores it
 from holdfast.runtime.loop_thread import LoopThread
 
 thread = LoopThread()
@@ -217,7 +218,7 @@ def test_ctrl_c_interrupts_the_wait_and_cancels_what_was_waited_for() -> None:
 
 def test_ctrl_c_in_the_moment_before_the_wait_ends_the_wait_as_well() -> None:
     """Python only notes such a signal, and nothing wakes the thread that has gone to wait meanwhile."""
-    unheard = INTERRUPTED.replace("import asyncio, sys", "import asyncio, sys, threading, time, _thread").replace(
+    unheard = INTERRUPTED.replace("import asyncio, ", "import asyncio, threading, time, _thread, ").replace(
         'print("waiting", flush=True)', "threading.Thread(target=note_once_it_waits).start()"
     )
     note = """
