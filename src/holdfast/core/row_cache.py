@@ -345,7 +345,5 @@ class RowCache:
 
 def _is_claim_of(claimed: Work, ready: Work) -> bool:
     """Whether this claim took the item as it is remembered, and nobody else had it in between, or fenced it since."""
-    is_next = (
-        claimed.token == ready.token + 1 or ready.token < claimed.token == claimed.started
-    )  # of a sleeper: the time
-    return ready.status == READY and is_next
+    is_the_time = ready.token < claimed.token == claimed.started  # as the token of a sleeper is
+    return ready.status == READY and (is_the_time or claimed.token == ready.token + 1)
