@@ -28,6 +28,7 @@ AnyOperation = (
     | kernel.SkipNode
     | kernel.ForkRun
     | flows.AwaitEvents
+    | flows.WakeAhead
     | kernel.StoreGraph
     | kernel.ReshapeRun
     | kernel.DiscardDead

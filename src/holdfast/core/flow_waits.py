@@ -1,4 +1,4 @@
-"""What a flow waits for besides actions: the first of some events, or a time. And the operation that begins to wait.
+"""What a flow waits for besides actions: the first of some events, or a time. And the operations about it.
 
 All that is known about a wait is in the payload of its work item, so an attempt that is made again goes on with it.
 """
@@ -13,7 +13,7 @@ from holdfast.core.function_operations import event_topic
 from holdfast.core.operations import Offer, WorkOperation
 from holdfast.core.stored import read_stored
 
-__all__ = ["AwaitEvents", "FlowWait", "WaitAnswer", "read_wait", "wait_bytes"]
+__all__ = ["AwaitEvents", "FlowWait", "WaitAnswer", "WakeAhead", "read_wait", "wait_bytes"]
 
 
 class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,3 +71,13 @@ class AwaitEvents(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     @property
     def concerns_all(self) -> bool:
         return False
+
+
+class WakeAhead(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
+    """A sleep that was claimed ahead of its time is over as of then: what follows is ready, and begins then.
+
+    Refused if more comes of it than work to be done, which everybody would see before its time.
+    """
+
+    may_reach_out: ClassVar[bool] = True  # to whoever waits for the end that this may be, before that is refused
+    offer: Offer | None = None

@@ -110,6 +110,7 @@ class TakeTurn(WorkOperation, frozen=True, kw_only=True, gc=False, tag=True):
     unread: tuple[int, ...] = ()  # entries whose events the code had given up: they go back to the run's queue
     park: bool = False
     due: int | None = None  # when a parked function has to be woken at the latest
+    ahead: bool = False  # the turn was claimed ahead of its time, and what came in is of then: it is told then
     python: str = ""  # of the driver: the run keeps the version that its history begins with
 
     @property

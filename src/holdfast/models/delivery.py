@@ -75,10 +75,11 @@ def gate_for(run: Run, due: int, now: int) -> int:
     return GATE_DUE if due > now else GATE_OPEN
 
 
-def append(view: View, run: Run, entry: Entry) -> Run:
+def append(view: View, run: Run, entry: Entry, at: int | None = None) -> Run:
     """Write the next entry of the run's history. The caller writes the run."""
     sequence = run.entries + 1
-    view.insert(HISTORY, History(run.id, sequence, entry.kind, view.now, entry_bytes(entry), ENTRY_CODEC))
+    at = view.now if at is None else at
+    view.insert(HISTORY, History(run.id, sequence, entry.kind, at, entry_bytes(entry), ENTRY_CODEC))
     return replace(run, entries=sequence)
 
 

@@ -39,6 +39,12 @@ class FlowNotLoaded(HoldfastError):
         self.signature = signature
 
 
+class NotAhead(HoldfastError):
+    """What follows a sleep can't wait for its time: the run ends, or joins others. Users never see it."""
+
+    default_hint = "this is caught by whoever settles a sleep"
+
+
 class FlowCode(Protocol):
     """One version of a flow, as the machine sees it."""
 

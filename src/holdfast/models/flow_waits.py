@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core.flow_waits import AwaitEvents, FlowWait, WaitAnswer, read_wait, wait_bytes
+from holdfast.core.flow_waits import AwaitEvents, FlowWait, WaitAnswer, WakeAhead, read_wait, wait_bytes
 from holdfast.core.function_operations import Entry, event_topic, stored_event_id
 from holdfast.core.operations import RECORDED, CompleteWork, Operation, Settled
 from holdfast.core.queries import Attempts, OpenWork, WaitsOf
@@ -38,6 +38,7 @@ from holdfast.core.rows import (
 from holdfast.core.view import View
 from holdfast.models.delivery import gate_for, wait_no_more
 from holdfast.models.event_operations import oldest_queued, taken
+from holdfast.models.flow_code import NotAhead
 from holdfast.models.lifecycle import Lifecycle
 from holdfast.models.machine import mark_running
 
@@ -47,13 +48,13 @@ __all__ = ["FlowWaits", "answer_flow", "suspended_if_only_waiting"]
 
 
 class FlowWaits:
-    """The decision about `AwaitEvents`."""
+    """The decisions about `AwaitEvents` and `WakeAhead`."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self.lifecycle = lifecycle
 
     def decisions(self) -> dict[type[Operation], object]:
-        return {AwaitEvents: self.await_events}
+        return {AwaitEvents: self.await_events, WakeAhead: self.wake_ahead}
 
     def await_events(self, view: View, op: AwaitEvents) -> Settled:
         held = self.lifecycle.lease_of_item(view, op, BLOCKED, READY, COMPLETED)
@@ -90,6 +91,24 @@ class FlowWaits:
         run = suspended_if_only_waiting(view, run)
         view.put(RUNS, run)
         return Settled(verdict=RECORDED, run_status=run.status)
+
+    def wake_ahead(self, view: View, op: WakeAhead) -> Settled:
+        held = self.lifecycle.lease_of_item(view, op, COMPLETED)
+        if isinstance(held, Settled):
+            return held
+        before, work = held
+        now, view.now = view.now, max(view.now, work.due)  # all that is written is of then, and nobody begins it before
+        try:
+            settled = self.lifecycle.complete(
+                view, CompleteWork(run=op.run, node=op.node, attempt=op.attempt, token=op.token, offer=op.offer)
+            )
+        finally:
+            view.now = now
+        after = view.run(op.run)
+        # A join that others come to as well would know no more that it must not be ready before.
+        if after is None or after.ended or after.active < before.active:
+            raise NotAhead(f"{op.node} of run {op.run} ends at its time")
+        return settled
 
 
 def answer_flow(view: View, run: Run, entry: Entry) -> Run:

@@ -116,9 +116,10 @@ class FunctionOperations:
         if run.signature != op.python and op.python and run.entries == run.base:
             run = replace(run, signature=op.python)  # somebody with another Python had started it
         written: list[Numbered] = []
+        at = max(view.now, turn.due) if op.ahead else view.now
         for entry in entries:
-            run = append(view, run, entry)
-            written.append(Numbered(run.entries, view.now, entry))
+            run = append(view, run, entry, at)
+            written.append(Numbered(run.entries, at, entry))
         last = run.entries  # of what the driver said
         if op.closes:
             run = close(view, run, frozenset(op.closes))

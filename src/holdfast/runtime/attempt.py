@@ -45,7 +45,7 @@ from holdfast.core.operations import (
     SteerWork,
 )
 from holdfast.core.retry import Retry
-from holdfast.core.rows import COMPLETED, EFFECT, SET_IN_PLACE, Run, Work
+from holdfast.core.rows import COMPLETED, EFFECT, SET_IN_PLACE, SLEEP, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.models.flow_code import FLOW, FlowNotLoaded
 from holdfast.models.folding import FoldFirst
@@ -100,6 +100,7 @@ class Attempt(msgspec.Struct, eq=False):
     meter: Meter = msgspec.field(default_factory=Meter)
     task: asyncio.Task[None] | None = None
     metered: bool = True  # False: nobody will read what it used and returned, so it is not looked at
+    ahead: bool = False  # it may have been claimed ahead of its time, and must not begin before
 
 
 class AttemptRunner:
@@ -122,8 +123,10 @@ class AttemptRunner:
         codecs: Codecs,
         payload_limit_bytes: int = DEFAULT_LIMIT_BYTES,
         observe_inputs: str = "off",
+        until: Callable[[int], Awaitable[None]],
         within: Within = asyncio.timeout,
     ) -> None:
+        self._until = until
         self._within = TimeLimits() if within is asyncio.timeout else within
         self._worker = worker
         self._store = store
@@ -167,8 +170,12 @@ class AttemptRunner:
         return self._of_graphs
 
     async def run(self, attempt: Attempt, offer: Callable[[], Offer | None]) -> Settled:
-        """Run it and settle it."""
+        """Run it and settle it, and not before its time."""
         work = attempt.work
+        if attempt.ahead:
+            if work.kind == SLEEP and (told := await self._flows.wake_ahead(work, offer)) is not None:
+                return told
+            await self._until(work.due)
         if work.kind in SET_IN_PLACE:
             return await self._instances.settle(work, offer)
         if work.kind in SETTLED_BY_FLOWS:

@@ -1,7 +1,12 @@
-"""When delayed work becomes due: known for what this process committed, asked for what others did."""
+"""When delayed work becomes due: known for what this process committed, asked for what others did.
+
+Letting it in, claiming it, and with some of it one commit more, takes as long as a few commits. So that it is not late
+by that, it is let in ahead of its time by about as much, and whoever has claimed it waits for the rest (decision 0033).
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from holdfast.core import failpoints
@@ -10,6 +15,8 @@ from holdfast.core.seams import Clock
 from holdfast.store.contract import Store
 
 SOON_US = 10_000
+COMMITS_AHEAD = 4  # to let it in, to claim it, the commit of what is known before, and the one that is under way
+MOST_AHEAD_US = 20_000
 
 
 class Delayed:
@@ -21,15 +28,25 @@ class Delayed:
         self._poll_seconds = poll_seconds
         self._next_due: int | None = None
         self._ask_again_at = 0.0  # by the monotonic clock: another process may have delayed something for less long
+        self._commit_us = 0.0  # what a commit takes, lately
+        self.is_crowded = False  # there is work to do that waits for a slot: none is for what is not due
+
+    @property
+    def ahead_us(self) -> int:
+        """How much ahead of its time work is let in. Nothing where commits take no time, as with a clock of tests."""
+        return 0 if self.is_crowded else min(MOST_AHEAD_US, int(COMMITS_AHEAD * self._commit_us))
+
+    def note_commit(self, seconds: float) -> None:
+        self._commit_us += (seconds * 1e6 - self._commit_us) / 16
 
     async def let_in(self, queues: Sequence[str]) -> None:
         """Open the gates of what is due, if anything can be: something that is known, or a poll has come."""
-        now = self._clock.monotonic()
-        if now < self._ask_again_at and (self._next_due is None or self._next_due > self._store.now()):
+        now, ahead_us = self._clock.monotonic(), self.ahead_us
+        if now < self._ask_again_at and (self._next_due is None or self._next_due > self._store.now() + ahead_us):
             return
         self._ask_again_at = now + self._poll_seconds
         self._next_due = None  # what is committed here while the store is asked is noted meanwhile
-        due = await self._store.promote(queues)
+        due = await self._store.promote(queues, ahead_us)
         if failpoints.armed:
             await failpoints.reach("due.let_in")
         if due is not None:
@@ -57,4 +74,11 @@ class Delayed:
         """How long to wait for the next one, but not longer than this."""
         if self._next_due is None:
             return at_most
-        return min(at_most, max(0.001, (self._next_due - self._store.now()) / 1e6))
+        return min(at_most, max(0.001, (self._next_due - self.ahead_us - self._store.now()) / 1e6))
+
+    async def until(self, due: int) -> None:
+        """Wait for the time of what was let in ahead of it. No longer than that can be, if a clock has gone back."""
+        while (left := min(MOST_AHEAD_US, due - self._store.now())) > 0:
+            await asyncio.sleep(left / 1e6)
+            if left == MOST_AHEAD_US:
+                return

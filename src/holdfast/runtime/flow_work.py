@@ -14,7 +14,7 @@ from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
 from holdfast.core.codec import CallCodec, Codecs, encode_error
 from holdfast.core.errors import MissingJob, PayloadRefused, StoreError
-from holdfast.core.flow_waits import AwaitEvents, read_wait
+from holdfast.core.flow_waits import AwaitEvents, WakeAhead, read_wait
 from holdfast.core.ids import child_id
 from holdfast.core.operations import (
     CompleteWork,
@@ -28,7 +28,7 @@ from holdfast.core.operations import (
     SteerWork,
 )
 from holdfast.core.rows import BARRIER, CHILD, COMPLETED, FAILED, SETTLE, SLEEP, WAIT, Run, Work
-from holdfast.models.flow_code import FlowCode, FlowNotLoaded
+from holdfast.models.flow_code import FlowCode, FlowNotLoaded, NotAhead
 from holdfast.runtime.child_failures import stored_child_failure
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.folds import submit
@@ -71,6 +71,15 @@ class FlowWork:
         except Exception as error:
             log.error("%s of run %s cannot be settled: %s", work.node, work.run, error)
             return await self._submit(KillWork(**_lease(work), error=encode_error(error)))
+
+    async def wake_ahead(self, work: Work, offer: Callable[[], Offer | None]) -> Settled | None:
+        """Settle a sleep that is claimed ahead of its time; None if that can't be told before."""
+        if work.due <= self._store.now():
+            return None
+        try:
+            return await self._submit(WakeAhead(**_lease(work), offer=offer()))
+        except NotAhead:
+            return None
 
     async def _wait(self, work: Work, run: Run, offer: Callable[[], Offer | None]) -> Operation:
         """Begin to wait, or go on: an event came, or the time. What came is looked at before the flow is told."""

@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
@@ -51,7 +51,7 @@ from holdfast.core.operations import (
     Settled,
 )
 from holdfast.core.queries import OpenWork, WaitsOf
-from holdfast.core.rows import CALL, CANCELLING, HISTORY, PAUSED, History, Run, Work
+from holdfast.core.rows import CALL, CANCELLING, HISTORY, PAUSED, SUSPENDED, History, Run, Work
 from holdfast.core.seams import Clock
 from holdfast.core.settings import Settings
 from holdfast.runtime.definitions import RegistryDefinitions
@@ -84,6 +84,7 @@ class FunctionDriver:
         settings: Settings,
         clock: Clock,
         calls: CallRunner,
+        until: Callable[[int], Awaitable[None]],
         within: Within = asyncio.timeout,
     ) -> None:
         self._store = store
@@ -92,6 +93,7 @@ class FunctionDriver:
         self._settings = settings
         self._clock = clock
         self._calls = calls
+        self._until = until
         self._within = within
         self._watchdog = RunWatchdog()
         self.stopping = False  # finish what is in flight, record it, and give the turns back
@@ -146,8 +148,11 @@ class FunctionDriver:
 
     # -- a turn
 
-    async def drive(self, work: Work, run: Run) -> Settled:
-        """Hold the turn until the function has ended or waits."""
+    async def drive(self, work: Work, run: Run, *, ahead: bool = False) -> Settled:
+        """Hold the turn until the function has ended or waits. It may have been claimed ahead of its time."""
+        if ahead and (ahead := work.due > self._store.now()) and not self._only_sleeps(run):
+            await self._until(work.due)
+            ahead = False
         leased_at = run.entries
         while True:
             function: LiveFunction | None = None
@@ -155,7 +160,7 @@ class FunctionDriver:
                 function = await self._resident(run)
                 self._driven[run.id] = function
                 function.losses = work.losses
-                settled = await self._go_round(function, work, run, leased_at)
+                settled = await self._go_round(function, work, run, leased_at, ahead)
                 if settled is not None:
                     return settled
             except Lost:
@@ -169,6 +174,13 @@ class FunctionDriver:
                     await function.stop_calls()
                     function.evict()
             (run,) = await self._store.runs([run.id])  # it goes on as another call, in the same turn
+
+    def _only_sleeps(self, run: Run) -> bool:
+        """Whether it rests here as it was left, and waits for a time and for nothing that could come before it."""
+        _, function = self._resting.get(run.id, (0.0, None))
+        if function is None or run.status != SUSPENDED or run.entries != function.known or run.base != function.base:
+            return False
+        return not (function.loop.pending or function.running or function.outcomes or self._noted.get(run.id))
 
     async def _resident(self, run: Run) -> LiveFunction:
         """The function with everything delivered that is recorded."""
@@ -202,7 +214,9 @@ class FunctionDriver:
             raise
         return function
 
-    async def _go_round(self, function: LiveFunction, work: Work, run: Run, leased_at: int) -> Settled | None:
+    async def _go_round(
+        self, function: LiveFunction, work: Work, run: Run, leased_at: int, ahead: bool
+    ) -> Settled | None:
         lease_is_stored = not brought_by_time(work, run)  # else it need not be on the disk yet
         while True:
             if function.cancelled_at > leased_at:  # G3: it took this lease away, and the next owner rolls back
@@ -228,15 +242,15 @@ class FunctionDriver:
             if inline is not None:
                 step.add_outcome(inline)
             elif function.next_due() is not None:
-                step.add_due_timers(function, self._store.now())
+                step.add_due_timers(function, work.due if ahead else self._store.now())
             may_park = not function.running and not step.entries
             if may_park and (stuck := function.loop.stuck()) is not None:
                 from holdfast.runtime.run_refusals import NotDurable
 
                 raise NotDurable(stuck, hint="await an action, a timer, an event or another run")
             if may_park or step.entries or step.asks():
-                answer = await self._say(function, work, step, park=may_park)
-                lease_is_stored = True
+                answer = await self._say(function, work, step, park=may_park, ahead=ahead)
+                lease_is_stored, ahead = True, False
                 if answer.parked:
                     self._resting[run.id] = (self._clock.monotonic(), function)
                     self.rest()
@@ -262,7 +276,7 @@ class FunctionDriver:
                 function.news.clear()
         return True
 
-    async def _say(self, function: LiveFunction, work: Work, step: Step, *, park: bool) -> Stepped:
+    async def _say(self, function: LiveFunction, work: Work, step: Step, *, park: bool, ahead: bool = False) -> Stepped:
         """Commit what there is to say, and deliver what was written, whoever wrote it."""
         operation = TakeTurn(
             run=work.run,
@@ -275,7 +289,9 @@ class FunctionDriver:
             due=function.next_due() if park else None,
             python=PYTHON,
         )
-        if step.asks():
+        if ahead:
+            operation = replace(operation, ahead=True)
+        elif step.asks():
             operation = replace(
                 operation,
                 calls=tuple(step.calls),
@@ -291,6 +307,8 @@ class FunctionDriver:
             raise Lost
         if step.opens:
             function.set_opened(wait.address for wait in step.opens)
+        if ahead:
+            await self._until(work.due)
         if answer.verdict == RECORDED and answer.last == function.known + len(answer.entries):
             function.deliver(answer.entries)
         elif answer.last > function.known:

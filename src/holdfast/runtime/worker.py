@@ -107,6 +107,7 @@ class Worker:
         self._loops: list[asyncio.Task[None]] = []
         self._threads = ThreadSlots(settings.threads, when_abandoned=partial(self._levels.change, t.ABANDONED_THREADS))
         self._processes = ProcessSlots(settings.processes, when_died=partial(metrics.count, t.PROCESS_DEATHS))
+        self._delayed = Delayed(store, clock, settings.poll_seconds)
         self._runner = self._make_runner()
         self._driver = self._make_driver()
         self._leaving = Leaving(self._running, concurrency, lambda run: self._driver.has_calls(run))
@@ -124,7 +125,6 @@ class Worker:
         self._told_version = -1  # of the registry, as our row shows it to others
         self._last_beat = clock.monotonic()
         self._beating = asyncio.Lock()
-        self._delayed = Delayed(store, clock, settings.poll_seconds)
 
     def _make_runner(self) -> AttemptRunner:
         return AttemptRunner(
@@ -143,6 +143,7 @@ class Worker:
             codecs=self._codecs,
             observe_inputs=self._settings.observe_inputs,
             within=self._within,
+            until=self._delayed.until,
         )
 
     def _make_driver(self) -> FunctionDriver:
@@ -164,6 +165,7 @@ class Worker:
             settings=self._settings,
             clock=self._clock,
             calls=calls,
+            until=self._delayed.until,
             within=self._within,
         )
 
@@ -320,6 +322,7 @@ class Worker:
 
     async def _claim_once(self) -> int:
         await self._prove_life()
+        self._delayed.is_crowded = self._backlog
         await self._delayed.let_in(self.queues)
         total, full, expected, self._seen_ready = 0, False, self._seen_ready, False
         for queue in (*self.queues[self._turn :], *self.queues[: self._turn]):
@@ -352,8 +355,8 @@ class Worker:
             total += len(handed)
             for item in handed:
                 waited = (item.work.started or 0) - item.work.due
-                self._metrics.observe(t.SCHEDULE_TO_START_SECONDS, max(0, waited) / 1e6)
-                self._launch(item)
+                self._metrics.observe(t.SCHEDULE_TO_START_SECONDS, waited / 1e6)
+                self._launch(item, ahead=waited == 0)
         if expected and not total:  # a claim steps over what somebody has locked, perhaps to leave it as it is
             self._delayed.look_again_soon()
         self._backlog = full
@@ -371,6 +374,7 @@ class Worker:
 
     def _on_commit(self, commit: Commit) -> None:
         """Ready work that was not handed over wakes the claims; cancelled work of ours is asked to stop."""
+        self._delayed.note_commit(commit.spent.write)
         self._driver.on_commit(commit)
         self.projections.on_commit(commit)
         for work in commit.work:
@@ -391,13 +395,13 @@ class Worker:
 
     # -- running
 
-    def _launch(self, handed: Handed) -> None:
+    def _launch(self, handed: Handed, *, ahead: bool = False) -> None:
         key = ((work := handed.work).run, work.node, work.attempt)
         if (running := self._running.get(key)) is not None:
             if running.work.token != work.token:  # parked, woken and claimed again while its task is just ending
                 self._next[key] = handed
             return
-        attempt = self._running[key] = Attempt(work, handed.run)
+        attempt = self._running[key] = Attempt(work, handed.run, ahead=ahead)
         attempt.task = self._loop.create_task(self._run_chain(attempt, key))
         attempt.task.add_done_callback(lambda _: self._end_chain(attempt, key))
 
@@ -406,7 +410,7 @@ class Worker:
         self._running.pop(key, None)
         self._own.has_run(attempt.work)
         if self._next and (again := self._next.pop(key, None)) is not None and not self._stopping:
-            self._launch(again)
+            self._launch(again, ahead=True)
         return self._leaving.has_left(key)
 
     def _end_chain(self, first: Attempt, key: Item) -> None:
@@ -425,7 +429,7 @@ class Worker:
                 streak += 1
                 room.own = 0 if streak >= HANDOVER_STREAK and self._backlog else 1
                 if attempt.work.kind == TURN:
-                    settled = await self._driver.drive(attempt.work, attempt.run)
+                    settled = await self._driver.drive(attempt.work, attempt.run, ahead=attempt.ahead)
                 else:
                     settled = await self._runner.run(attempt, room.offer)
             except asyncio.CancelledError:
@@ -460,10 +464,10 @@ class Worker:
                     continue
                 item = (work.run, work.node, work.attempt)
                 if following is None and item not in self._running:  # else taken for an orphan meanwhile
-                    self._running[item] = following = Attempt(work, handed.run, task=attempt.task)
-                    following_key = item
+                    following = Attempt(work, handed.run, task=attempt.task, ahead=attempt.ahead)
+                    self._running[item], following_key = following, item
                 else:
-                    self._launch(handed)
+                    self._launch(handed, ahead=attempt.ahead)
 
     def _ask_to_stop(self, attempt: Attempt | None) -> None:
         if attempt is None or attempt.stop_requested:
@@ -567,7 +571,7 @@ class Worker:
             for work in orphans:
                 key = (work.run, work.node, work.attempt)
                 if work.run in runs and key not in self._running and self._own.adopt(work):
-                    self._launch(Handed(work, runs[work.run]))
+                    self._launch(Handed(work, runs[work.run]), ahead=True)
         return soon
 
     async def _look_for_entries(self) -> None:

@@ -71,7 +71,7 @@ class WorkerRow(Row, frozen=True, kw_only=True):
 
 
 def begun(run: Run, work: Work) -> Run:
-    """The run as its first claim leaves it: running since the claim."""
+    """The run as its first claim leaves it: running since the claim, or from when the item is due."""
     return msgspec.structs.replace(run, status=RUNNING, started=work.started) if run.status == PENDING else run
 
 
@@ -83,9 +83,10 @@ def brought_by_time(work: Work, run: Run) -> bool:
     return work.kind in BROUGHT_BY_TIME or (work.kind == TURN and run.status == SUSPENDED)
 
 
-def leased(work: Work, run: Run, *, worker: str, started: int) -> Work:
-    """The item as a claim leaves it."""
-    token = max(work.token + 1, started) if brought_by_time(work, run) else work.token + 1
+def leased(work: Work, run: Run, *, worker: str, now: int) -> Work:
+    """The item as a claim leaves it. What was let in ahead of its time starts when that has come."""
+    token = max(work.token + 1, now) if brought_by_time(work, run) else work.token + 1
+    started = max(now, work.due)
     return msgspec.structs.replace(work, status=LEASED, token=token, worker=worker, started=started, gate=GATE_OPEN)
 
 
@@ -339,8 +340,10 @@ class Store(Protocol):
 
     async def claim(self, request: ClaimRequest) -> list[Handed]: ...
 
-    async def promote(self, queues: Sequence[str]) -> int | None:
-        """Make delayed items claimable whose time has come; when the next one is due."""
+    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
+        """Make delayed items claimable whose time has come, or will have so soon; when the next one is due.
+
+        Who claims ahead of the time has to wait for it: nothing of the item may be seen to happen before."""
 
     async def see_code(
         self, code: Mapping[CodeVersion, bytes], *, serve: bool = False, again: bool = False

@@ -375,7 +375,7 @@ class MemoryStore:
         handed = []
         for work in chosen:
             run = self.tables[RUNS][(work.run,)]
-            item = leased(work, run, worker=request.worker, started=self._clock.now_us())
+            item = leased(work, run, worker=request.worker, now=self._clock.now_us())
             self._save(WORK, item)
             self._save(RUNS, run := begun(run, item))
             handed.append(Handed(item, run))
@@ -389,8 +389,8 @@ class MemoryStore:
             ("all", "") in holds or ("workflow", work.workflow) in holds or ("queue", work.queue) in holds
         )
 
-    async def promote(self, queues: Sequence[str]) -> int | None:
-        now, next_due = self._clock.now_us(), None
+    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
+        now, next_due = self._clock.now_us() + ahead_us, None
         for queue in queues:
             heap = self._delayed.get(queue, [])
             while heap:

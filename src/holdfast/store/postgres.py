@@ -293,12 +293,12 @@ class PostgresStore:
         """What was claimed, of what is remembered; the rest is read."""
         handed: list[Handed] = []
         unknown: list[tuple[str, str, int, int]] = []
-        for started, token, *told in rows:
+        for now, token, *told in rows:
             item = ReadyItem(*told)
             if (known := recall(item)) is None:
                 unknown.append((item.run, item.node, item.attempt, token))
                 continue
-            work = leased(*known, worker=worker, started=started)
+            work = leased(*known, worker=worker, now=now)
             handed.append(Handed(work, begun(known[1], work)))
         if unknown:
             try:
@@ -308,8 +308,8 @@ class PostgresStore:
                     raise
         return handed
 
-    async def promote(self, queues: Sequence[str]) -> int | None:
-        due: int | None = await self._statement("fetchval", "promote", list(queues))
+    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
+        due: int | None = await self._statement("fetchval", "promote", list(queues), ahead_us)
         return due
 
     async def leased_to(self, worker: str) -> list[Work]:

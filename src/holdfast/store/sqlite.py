@@ -409,13 +409,13 @@ class SqliteStore:
             await failpoints.reach("claim.after")
         return handed
 
-    async def promote(self, queues: Sequence[str]) -> int | None:
+    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
         def next_due(db: sqlite3.Connection) -> int | None:
             dues = [db.execute(self._sql["next_due"], (queue,)).fetchone()[0] for queue in queues]
             return min((due for due in dues if due is not None), default=None)
 
         due = await self._read(next_due)
-        now = self.now()
+        now = self.now() + ahead_us
         if due is None or due > now:
             return due
 

@@ -20,10 +20,10 @@ def claim_items(
 ) -> list[Handed]:
     """Lease what is wanted to the worker that asks."""
     found = _found(db, sql, wanted) if request.recall is None else _recalled(db, sql, wanted, request.recall)
-    works = [leased(work, run, worker=request.worker, started=now) for work, run in found]
-    db.executemany(sql["lease"], [(each.token, each.worker, now, each.run, each.node, each.attempt) for each in works])
-    if pending := {run.id for _, run in found if run.status == PENDING}:
-        db.execute(sql["begin"], (now, _ids(pending)))
+    works = [leased(work, run, worker=request.worker, now=now) for work, run in found]
+    db.executemany(sql["lease"], [(w.token, w.worker, w.started, w.run, w.node, w.attempt) for w in works])
+    if pending := {run.id: work for work, (_, run) in zip(works, found, strict=True) if run.status == PENDING}:
+        db.executemany(sql["begin"], [(work.started, run) for run, work in pending.items()])
     return [Handed(work, begun(run, work)) for work, (_, run) in zip(works, found, strict=True)]
 
 

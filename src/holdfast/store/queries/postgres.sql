@@ -500,7 +500,7 @@ t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
 n AS MATERIALIZED (SELECT now, CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely OR token + 1 >= now)
   THEN set_config('synchronous_commit', 'off', true) END AS not_synced
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) clock),
-u AS (UPDATE work w SET status = 'leased', worker = $5, started = (SELECT now FROM n),
+u AS (UPDATE work w SET status = 'leased', worker = $5, started = greatest(w.due, (SELECT now FROM n)),
     token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
   FROM t WHERE w.ctid = t.place RETURNING {work@w}),
 -- A run's status follows its first claim, where nobody holds the run. A claim column like the lease: the version stays (K4).
@@ -523,12 +523,12 @@ t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
 n AS MATERIALIZED (SELECT now, CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely OR token + 1 >= now)
   THEN set_config('synchronous_commit', 'off', true) END AS not_synced
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) clock),
-u AS (UPDATE work w SET status = 'leased', worker = $5, started = (SELECT now FROM n),
+u AS (UPDATE work w SET status = 'leased', worker = $5, started = greatest(w.due, (SELECT now FROM n)),
     token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
   FROM t WHERE w.ctid = t.place RETURNING w.run, w.node, w.attempt, t.token AS before, w.token, w.started),
 b AS MATERIALIZED (SELECT r.id, u.started FROM u JOIN runs r ON r.id = u.run WHERE r.status = 'pending' FOR NO KEY UPDATE OF r SKIP LOCKED),
 s AS (UPDATE runs r SET status = 'running', started = b.started FROM b WHERE r.id = b.id)
-SELECT u.started, u.token, u.run, u.node, u.attempt, u.before, r.version, r.status
+SELECT (SELECT now FROM n), u.token, u.run, u.node, u.attempt, u.before, r.version, r.status
 FROM u LEFT JOIN LATERAL (SELECT version, status FROM runs WHERE runs.id = u.run OFFSET 0) r ON true
 -- name: claimed
 -- What of it was not remembered after all, unless somebody has taken it away since.
@@ -541,7 +541,7 @@ JOIN LATERAL (SELECT * FROM runs WHERE runs.id = k.run OFFSET 0) r ON true
 -- work_delayed; skips what is locked, the next poll takes it. What is due next comes back: of those that were let in
 -- just now the rows are still as they were here, so only later ones count, unless there were too many for once.
 -- A server that dies may forget it, and whoever asks next does it again: nobody waits for the disk.
-WITH n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+WITH n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2::bigint AS now,
     set_config('synchronous_commit', 'off', true) AS not_synced),
 d AS MATERIALIZED (SELECT ctid AS place FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
     AND due <= (SELECT now FROM n) LIMIT 1000 FOR UPDATE SKIP LOCKED),

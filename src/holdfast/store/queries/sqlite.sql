@@ -261,7 +261,7 @@ UPDATE work SET status = 'leased', token = ?, worker = ?, started = ? WHERE run 
 
 -- name: begin
 -- A run's status follows its first claim. A claim column like the lease: the version stays (K4).
-UPDATE runs SET status = 'running', started = ? WHERE id IN (SELECT value FROM json_each(?)) AND status = 'pending'
+UPDATE runs SET status = 'running', started = ? WHERE id = ? AND status = 'pending'
 
 -- name: promote
 -- work_delayed
