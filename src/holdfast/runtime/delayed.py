@@ -78,7 +78,7 @@ class Delayed:
 
     async def until(self, due: int) -> None:
         """Wait for the time of what was let in ahead of it. No longer than that can be, if a clock has gone back."""
-        while (left := min(MOST_AHEAD_US, due - self._store.now())) > 0:
+        waited = 0
+        while (left := min(self._store.time_left(due), MOST_AHEAD_US - waited)) > 0:
             await asyncio.sleep(left / 1e6)
-            if left == MOST_AHEAD_US:
-                return
+            waited += left

@@ -74,7 +74,7 @@ class FlowWork:
 
     async def wake_ahead(self, work: Work, offer: Callable[[], Offer | None]) -> Settled | None:
         """Settle a sleep that is claimed ahead of its time; None if that can't be told before."""
-        if work.due <= self._store.now():
+        if self._store.time_left(work.due) <= 0:
             return None
         try:
             return await self._submit(WakeAhead(**_lease(work), offer=offer()))

@@ -150,7 +150,7 @@ class FunctionDriver:
 
     async def drive(self, work: Work, run: Run, *, ahead: bool = False) -> Settled:
         """Hold the turn until the function has ended or waits. It may have been claimed ahead of its time."""
-        if ahead and (ahead := work.due > self._store.now()) and not self._only_sleeps(run):
+        if ahead and (ahead := self._store.time_left(work.due) > 0) and not self._only_sleeps(run):
             await self._until(work.due)
             ahead = False
         leased_at = run.entries

@@ -345,6 +345,9 @@ class Store(Protocol):
 
         Who claims ahead of the time has to wait for it: nothing of the item may be seen to happen before."""
 
+    def time_left(self, due: int) -> int:
+        """Microseconds until then by the database's clock, as `promote` last found it: never too few (G6)."""
+
     async def see_code(
         self, code: Mapping[CodeVersion, bytes], *, serve: bool = False, again: bool = False
     ) -> CodeSeen:

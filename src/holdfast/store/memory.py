@@ -404,6 +404,9 @@ class MemoryStore:
                 heapq.heappop(heap)
         return next_due
 
+    def time_left(self, due: int) -> int:
+        return due - self.now()
+
     async def leased_to(self, worker: str) -> list[Work]:
         return [work for work in self._leased.values() if work.worker == worker]
 

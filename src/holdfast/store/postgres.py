@@ -76,7 +76,7 @@ class PostgresStore:
         self._clock = clock
         self._sql = statements("postgres")
         self._listing = Listing("postgres")
-        self._offset = clock.now_us() - int(clock.monotonic() * 1e6)
+        self._offset = self._exact_offset = clock.now_us() - int(clock.monotonic() * 1e6)
         self._last_now = 0
         self._sessions: dict[str, Connection] = {}
         self._locked: set[str] = set()  # workers of this process whose session holds their lock
@@ -309,8 +309,14 @@ class PostgresStore:
         return handed
 
     async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
-        due: int | None = await self._statement("fetchval", "promote", list(queues), ahead_us)
+        due: int | None
+        due, now = await self._statement("fetchrow", "promote", list(queues), ahead_us)
+        self._exact_offset = now - int(self._clock.monotonic() * 1e6)
         return due
+
+    def time_left(self, due: int) -> int:
+        # Not by `now`, which never goes back and may be as much before the server's clock as that has been set back.
+        return due - int(self._clock.monotonic() * 1e6) - self._exact_offset
 
     async def leased_to(self, worker: str) -> list[Work]:
         return [Work(*row.values()) for row in await self._statement("fetch", "leased_to", worker)]

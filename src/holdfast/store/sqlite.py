@@ -415,16 +415,17 @@ class SqliteStore:
             return min((due for due in dues if due is not None), default=None)
 
         due = await self._read(next_due)
-        now = self.now() + ahead_us
-        if due is None or due > now:
+        if due is None or due > (upto := self.now() + ahead_us):
             return due
 
         def open_gates(db: sqlite3.Connection) -> int | None:
-            for queue in queues:
-                db.execute(self._sql["promote"], (queue, now))
+            db.executemany(self._sql["promote"], [(queue, upto) for queue in queues])
             return next_due(db)
 
         return await self._write(open_gates)
+
+    def time_left(self, due: int) -> int:
+        return due - self.now()
 
     async def leased_to(self, worker: str) -> list[Work]:
         return [Work(*row) for row in await self._ask("leased_to", worker)]

@@ -541,13 +541,14 @@ JOIN LATERAL (SELECT * FROM runs WHERE runs.id = k.run OFFSET 0) r ON true
 -- work_delayed; skips what is locked, the next poll takes it. What is due next comes back: of those that were let in
 -- just now the rows are still as they were here, so only later ones count, unless there were too many for once.
 -- A server that dies may forget it, and whoever asks next does it again: nobody waits for the disk.
-WITH n AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $2::bigint AS now,
-    set_config('synchronous_commit', 'off', true) AS not_synced),
+WITH n AS MATERIALIZED (SELECT now, now + $2::bigint AS upto, set_config('synchronous_commit', 'off', true) AS not_synced
+    FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) clock),
 d AS MATERIALIZED (SELECT ctid AS place FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[])
-    AND due <= (SELECT now FROM n) LIMIT 1000 FOR UPDATE SKIP LOCKED),
+    AND due <= (SELECT upto FROM n) LIMIT 1000 FOR UPDATE SKIP LOCKED),
 u AS (UPDATE work w SET gate = 0 FROM d WHERE w.ctid = d.place)
-SELECT CASE WHEN (SELECT count(*) FROM d) = 1000 THEN (SELECT now FROM n) ELSE
-  (SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[]) AND due > (SELECT now FROM n)) END
+SELECT CASE WHEN (SELECT count(*) FROM d) = 1000 THEN now ELSE
+  (SELECT min(due) FROM work WHERE status = 'ready' AND gate = 1 AND queue = ANY($1::text[]) AND due > (SELECT upto FROM n)) END, now
+FROM n
 
 -- name: hold_worker_lock
 -- Held by the worker's own session: when the process dies, the server frees it.

@@ -1,0 +1,347 @@
+"""G6, I10, I11, I56: what is claimed ahead of its time is prepared, and nothing of it happens before (decision 0033)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import holdfast as hf
+from holdfast.coordinator import Commit
+from holdfast.core.function_operations import TIMER, TURN
+from holdfast.core.operations import LapseWork
+from holdfast.core.rows import HISTORY, LEASED, SLEEP, WORK, Work
+from holdfast.runtime import delayed
+from tests.worker.support import assert_sound, engine_on, until, work_of
+
+AHEAD_US = 400_000  # longer than in life, so that there is time to do things in it
+SLEEPS = 1.0
+
+
+@pytest.fixture(autouse=True)
+def far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if commits took very long, from the first one on."""
+    monkeypatch.setattr(delayed, "MOST_AHEAD_US", AHEAD_US)
+    monkeypatch.setattr(delayed, "COMMITS_AHEAD", 1_000_000)
+
+
+class Watched:
+    """An engine's commits, with the store's time at which each was known."""
+
+    def __init__(self, engine: hf.Engine) -> None:
+        self._engine = engine
+        self.commits: list[tuple[int, Commit]] = []
+        engine.coordinator.observers.append(lambda commit: self.commits.append((self.now(), commit)))
+
+    def now(self) -> int:
+        return self._engine.store.now()
+
+    def recorded(self, kind: str) -> tuple[int, int] | None:
+        """When the first entry of this kind was committed, and the time that it bears."""
+        for known, commit in self.commits:
+            for row in commit.changes.inserts.get(HISTORY, ()):
+                if row.kind == kind:
+                    return known, row.at
+        return None
+
+    def settled(self, kind: str) -> tuple[int, Work] | None:
+        """When the first item of this kind was settled, and as what."""
+        for known, commit in self.commits:
+            for _, row in commit.changes.updates.get(WORK, ()):
+                if row.kind == kind and row.finished is not None:
+                    return known, row
+        return None
+
+
+def micros(moment: datetime) -> int:
+    return round(moment.timestamp() * 1e6)
+
+
+@pytest.mark.parametrize("hand_over", [True, False])
+async def test_g6_i56_a_sleeper_is_told_at_its_time_what_was_recorded_before(url: str, hand_over: bool) -> None:
+    registry = hf.Registry()
+    began: list[int] = []
+
+    @hf.action(registry=registry)
+    async def note() -> None:
+        began.append(watched.now())
+
+    @hf.workflow(registry=registry)
+    async def sleeps() -> tuple[datetime, datetime, int]:
+        before = hf.now()
+        await hf.sleep(seconds=SLEEPS)
+        told = watched.now()
+        await note()
+        return before, hf.now(), told
+
+    async with engine_on(url, registry, hand_over=hand_over) as engine, engine.worker():
+        watched = Watched(engine)
+        handle = await engine.start(sleeps)
+        before, after, told = await handle.result()
+        due = micros(before) + int(SLEEPS * 1e6)
+        recorded = watched.recorded(TIMER)
+        await assert_sound(engine)
+    assert recorded is not None
+    known, at = recorded
+    assert known < due  # that it was recorded ahead is what is tested here
+    assert at == due <= told <= began[0]
+    assert micros(after) >= due
+
+
+async def test_g6_what_follows_a_flows_sleep_begins_at_its_time(url: str) -> None:
+    registry = hf.Registry()
+    began: list[int] = []
+
+    @hf.action(registry=registry)
+    async def note(number: int) -> int:
+        began.append(watched.now())
+        return number
+
+    @hf.flow(registry=registry)
+    async def sleeps() -> int:
+        await hf.sleep(seconds=SLEEPS)
+        first = await note(1)
+        return await note(first + 1)
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        watched = Watched(engine)
+        handle = await engine.start(sleeps)
+        assert await handle.result() == 2
+        settled = watched.settled(SLEEP)
+        works = await work_of(engine, handle.id)
+        await assert_sound(engine)
+    assert settled is not None
+    known, sleep = settled
+    assert known < sleep.due
+    assert sleep.due <= min(began)
+    assert all((work.started or 0) >= work.due >= sleep.due for work in works if work.kind != SLEEP)
+
+
+@pytest.mark.parametrize("shape", ["ends", "joins", "fails"])
+async def test_g6_a_flow_that_ends_with_a_sleep_or_joins_others_does_so_at_its_time(url: str, shape: str) -> None:
+    """There is nothing that could wait for the time: everybody would see that it has ended, or the join be early."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def slow() -> int:
+        await asyncio.sleep(SLEEPS - AHEAD_US / 2e6)  # while the sleep is about to be over
+        return 1
+
+    @hf.flow(registry=registry)
+    async def ends() -> int:
+        await hf.sleep(seconds=SLEEPS)
+        return 1
+
+    @hf.flow(registry=registry)
+    async def joins() -> int:
+        _, number = await asyncio.gather(hf.sleep(seconds=SLEEPS), slow())
+        return number
+
+    @hf.flow(registry=registry)
+    async def fails(divisor: int) -> float:
+        await hf.sleep(seconds=SLEEPS)
+        return 1 / divisor
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        starts: dict[str, Any] = {"ends": (ends,), "joins": (joins,), "fails": (fails, 0)}
+        handle = await engine.start(*starts[shape])
+        try:
+            await handle.result()
+        except hf.RunFailed:
+            assert shape == "fails"
+        seen = engine.store.now()
+        (run,) = await engine.store.runs([handle.id])
+        (sleep,) = [work for work in await work_of(engine, handle.id) if work.kind == SLEEP]
+        await assert_sound(engine)
+    assert run.finished is not None
+    assert sleep.due <= run.finished <= seen
+
+
+@pytest.mark.parametrize("what", ["a start for later", "a retry"])
+async def test_g6_i3_i5_an_action_that_is_claimed_ahead_begins_at_its_time(url: str, what: str) -> None:
+    registry = hf.Registry()
+    began: list[tuple[int, float]] = []
+
+    class Later(hf.Dag, registry=registry):
+        @hf.step(retry=hf.Retry(attempts=2, base=SLEEPS, cap=2 * SLEEPS), timeout=30.0)
+        async def note(self) -> None:
+            began.append((engine.store.now(), 0.0))
+            if what == "a retry" and len(began) == 1:
+                raise ValueError("the first time")
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        later = datetime.now(UTC) + timedelta(seconds=SLEEPS)
+        handle = await engine.start(Later(), at=later if what == "a start for later" else None)
+        await handle.result()
+        attempts = await work_of(engine, handle.id)
+        await assert_sound(engine)
+    last = attempts[-1]
+    assert last.started == last.due  # claimed ahead, and started then
+    assert last.due <= began[-1][0]
+
+
+async def claimed_ahead(engine: hf.Engine, run: str, node: str | None = None) -> Work:
+    """The item that is leased before its time."""
+
+    async def look() -> Work | None:
+        found = [work for work in await work_of(engine, run, node) if work.status == LEASED]
+        return found[0] if found and found[0].due > engine.store.now() else None
+
+    found: Work = await until(look, "it is claimed ahead of its time")
+    return found
+
+
+@pytest.mark.parametrize("model", ["function", "flow", "dag"])
+@pytest.mark.parametrize("verb", ["cancel", "pause"])
+async def test_g7_i10_i11_what_is_cancelled_before_its_time_does_not_begin(url: str, model: str, verb: str) -> None:
+    """And what is paused then begins at most what had been claimed, as ever."""
+    registry = hf.Registry()
+    began: list[str] = []
+
+    @hf.action(registry=registry)
+    async def note() -> None:
+        began.append(model)
+
+    @hf.workflow(registry=registry)
+    async def sleeping_function() -> None:
+        await hf.sleep(seconds=SLEEPS)
+        await note()
+        await note()
+
+    @hf.flow(registry=registry)
+    async def sleeping_flow() -> None:
+        await hf.sleep(seconds=SLEEPS)
+        await note()
+        await note()
+
+    class Later(hf.Dag, registry=registry):
+        first = hf.step(note)
+        second = hf.step(note)
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        at = datetime.now(UTC) + timedelta(seconds=SLEEPS) if model == "dag" else None
+        target: Any = {"function": sleeping_function, "flow": sleeping_flow, "dag": Later}[model]
+        handle = await engine.start(target() if model == "dag" else target, at=at)
+        early = await claimed_ahead(engine, handle.id)
+        if verb == "cancel":
+            await handle.cancel()
+            with pytest.raises(hf.RunCancelled):
+                await handle.result()
+        else:
+            await handle.pause()
+        await until(lambda: engine.store.now() > early.due + 100_000, "its time has come and gone")
+        if verb == "cancel":
+            assert began == []
+        else:
+            assert len(began) <= 1
+            await handle.resume()
+            await handle.result()
+            assert len(began) == 2
+        await assert_sound(engine)
+
+
+async def test_i50_an_event_that_comes_before_the_time_wins_also_when_the_turn_was_claimed_ahead(url: str) -> None:
+    registry = hf.Registry()
+    go = hf.event("go", int, registry=registry)
+
+    @hf.workflow(registry=registry)
+    async def waits() -> int | None:
+        match await hf.wait_for(hf.any_of(go, hf.after(seconds=SLEEPS))):
+            case hf.Received(value=value):
+                return int(value)
+            case _:
+                return None
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        handle = await engine.start(waits)
+        early = await claimed_ahead(engine, handle.id, TURN)
+        await engine.send(go, 7, to=handle)
+        assert await handle.result() == 7
+        assert engine.store.now() < early.due  # and does not wait for the time that was claimed for
+        await assert_sound(engine)
+
+
+async def test_g6_g3_who_takes_over_what_was_recorded_ahead_goes_on_at_its_time(shared_url: str) -> None:
+    """The first is thought dead, and what it recorded is of a time to come."""
+    registry = hf.Registry()
+    began: list[int] = []
+
+    @hf.action(registry=registry)
+    async def note() -> None:
+        began.append(second.store.now())
+
+    @hf.workflow(registry=registry)
+    async def sleeps() -> int:
+        await hf.sleep(seconds=SLEEPS)
+        await note()
+        return 1
+
+    first, second = (engine_on(shared_url, registry) for _ in range(2))
+    async with first, second:
+        watched = Watched(first)
+        async with first.worker():
+            handle = await first.start(sleeps)
+            await until(lambda: watched.recorded(TIMER), "its waking is recorded")
+            early = await claimed_ahead(first, handle.id, TURN)
+            lapse = LapseWork(run=early.run, node=early.node, attempt=early.attempt, token=early.token, lost_limit=10)
+            assert (await second.coordinator.submit(lapse)).verdict == "recorded"
+            async with second.worker():
+                assert await second.get(handle.id).result() == 1
+        await assert_sound(second)
+    assert len(began) == 1
+    assert began[0] >= early.due
+
+
+async def test_g6_a_timer_of_a_decider_is_decided_at_its_time(url: str) -> None:
+    registry = hf.Registry()
+    decided: list[int] = []
+
+    class Alarm(hf.Decider[int, str, str, Any], registry=registry):
+        def workflow_id(self, input: str) -> str:
+            return "alarm"
+
+        def initial(self) -> int:
+            return 0
+
+        def evolve(self, state: int, event: str) -> int:
+            return state + 1
+
+        def decide(self, now: datetime, state: int, input: str) -> hf.Decision[str, Any, str]:
+            decided.append(micros(now))
+            if input == "set":
+                return hf.Decision.event("was set").with_timer_after(SLEEPS, "ring")
+            return hf.Decision.event("rang")
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        await engine.execute(Alarm, "set")
+        await until(lambda: len(decided) >= 2, "it rings")
+        await assert_sound(engine)
+    assert decided[-1] >= decided[0] + int(SLEEPS * 1e6)
+
+
+async def test_g9_while_work_waits_for_slots_none_is_let_in_ahead(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is due goes before what is not."""
+    registry = hf.Registry()
+    asked: list[int] = []
+
+    @hf.action(registry=registry)
+    async def holds_a_slot() -> None:
+        await asyncio.sleep(0.02)
+
+    async with engine_on(sqlite_url, registry, hand_over=False) as engine:
+        promote = engine.store.promote
+
+        async def noted(queues: Any, ahead_us: int = 0) -> int | None:
+            asked.append(ahead_us)
+            return await promote(queues, ahead_us)
+
+        monkeypatch.setattr(engine.store, "promote", noted)
+        async with engine.worker(concurrency=2):
+            handles = [await engine.start(holds_a_slot) for _ in range(20)]
+            await asyncio.gather(*(handle.result() for handle in handles))
+            assert 0 in asked[1:]
+            await until(lambda: asked[-1] == AHEAD_US, "it has room again")
