@@ -256,7 +256,7 @@ AMONG_A_CROWD: dict[str, tuple[tuple[Any, ...], set[str]]] = {
     "attempts_of_runs": (([ONE], ["turn"]), {"work_pkey"}),
     "delete_waits": (([ONE], [1]), {"waits_pkey"}),
     "WaitersOf": (("end:nobody", 8), {"waits_by_topic"}),
-    "promote": ((["default"],), {"work_delayed"}),
+    "promote": ((["default"], 0), {"work_delayed"}),
     "leased_to": (("worker-1",), {"work_leased"}),
 }
 AMONG_A_CROWD_ON_SQLITE = ("WaitsOf", "WaitersOf", "Attempts", "delete_waits", "next_due", "promote", "get_runs")

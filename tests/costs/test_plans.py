@@ -88,7 +88,7 @@ ON_POSTGRES: dict[str, tuple[tuple[Any, ...], set[str]]] = {
     "dead": ((BATCH,), {"work_dead"}),
     "dead_events": ((), {"events_not_queued"}),
     "prunable": ((1000, BATCH), {"runs_ended"}),
-    "promote": ((["default"],), {"work_delayed"}),
+    "promote": ((["default"], 0), {"work_delayed"}),
     "ready_before": ((1000, BATCH), {"work_claimable"}),
     "get_runs": (([run_id(FIRST_OPEN)],), {"runs_pkey"}),
     "lock_runs": (([run_id(FIRST_OPEN)],), {"runs_pkey"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -439,8 +440,9 @@ async def test_i3_a_node_is_retried_with_growing_delays_by_its_own_policy(url: s
         assert stage.did.count("check_fraud") == 3
         one, two, three = await handle.step_executions("check_fraud")
         for attempt, (earlier, later) in enumerate([(one, two), (two, three)], 1):
-            waited = (later.started_at - earlier.completed_at).total_seconds()
-            assert waited >= retry.delay_seconds(handle.id, "check_fraud", attempt) >= 0.02 * 2 ** (attempt - 1)
+            waited_us = (later.started_at - earlier.completed_at) // timedelta(microseconds=1)
+            delay_us = int(retry.delay_seconds(handle.id, "check_fraud", attempt) * 1e6)
+            assert waited_us >= delay_us >= 20_000 * 2 ** (attempt - 1)
 
 
 async def test_i3_the_attempts_of_a_node_are_its_execution_history(url: str) -> None:

@@ -63,7 +63,7 @@ class Workflows:
         return LittleGraph() if workflow == LITTLE else None
 
     def flow(self, workflow: str, signature: str) -> FlowCode | None:
-        return waiting_flow.CODE if workflow == waiting_flow.WAITING_FLOW else None
+        return waiting_flow.CODES.get(workflow)
 
 
 def make_coordinator(

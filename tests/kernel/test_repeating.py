@@ -14,7 +14,7 @@ from holdfast.core.dag_document import stored_nodes
 from holdfast.core.decider_operations import DrainInbox, Executed, ForgetSnapshot, RefuseInput
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.every_operation import AnyOperation
-from holdfast.core.flow_waits import AwaitEvents
+from holdfast.core.flow_waits import AwaitEvents, WakeAhead
 from holdfast.core.function_operations import (
     TURN,
     BroadcastEvent,
@@ -73,7 +73,7 @@ from holdfast.store.contract import Store
 from tests.kernel.kernels import GRAPHS, complete, opened_kernel, start
 from tests.kernel.little_graph import begin, done
 from tests.kernel.tally import INSTANCE, enqueue, execute
-from tests.kernel.waiting_flow import begin_waiting
+from tests.kernel.waiting_flow import begin_flow, begin_waiting, sleeps_and_acts
 from tests.support.stores import Site, empty, every_row
 
 AT: dict[str, Any] = {"run": "r", "node": "only", "attempt": 1, "token": 1}
@@ -88,6 +88,7 @@ WAIT = OpenWait(address="#1", name="wait", digest="d", events=("go",))
 CALL = QueuedCall(address="#1", action="a", name="a", digest="d", queue="q", payload=b"", codec="json")
 WAITING = [FUNCTION, TakeTurn(**AT_TURN, known=0, opens=(WAIT,), park=True)]
 
+SLEEPING = [begin_flow("r", sleeps_and_acts), ClaimWork(**AT | {"node": "sleep"}, worker="w")]
 AWAIT = AwaitEvents(**AT | {"node": "wait_for"}, events=("go",))
 STORED = stored_event_id("r", "e")
 AT_INBOX: dict[str, Any] = AT | {"run": INSTANCE, "node": "inbox"}
@@ -166,6 +167,7 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
     "await events": ([begin_waiting("r")], AWAIT),
     "await events, one is there": ([BroadcastEvent(event="e", name="go"), begin_waiting("r")], AWAIT),
     "send to a flow that waits": ([begin_waiting("r"), AWAIT], SendEvent(run="r", event="e", name="go", payload=b"1")),
+    "wake ahead of the time": (SLEEPING, WakeAhead(**AT | {"node": "sleep"})),
     "turn, an entry": (
         [FUNCTION],
         TakeTurn(**AT_TURN, known=0, entries=(Entry(address="#1", kind="result", name="a", value=b"1"),)),
@@ -181,6 +183,13 @@ CASES: dict[str, tuple[Sequence[Operation], Operation]] = {
         TakeTurn(**AT_TURN, known=0, opens=(WAIT,), park=True),
     ),
     "turn, until a time": ([FUNCTION], TakeTurn(**AT_TURN, known=0, park=True, due=9_000_000_000)),
+    "turn, ahead of its time": (
+        [
+            *[FUNCTION, TakeTurn(**AT_TURN, known=0, park=True, due=9_000_000_000)],
+            ClaimWork(**AT_TURN | {"token": 2}, worker="w"),
+        ],
+        TakeTurn(**AT_TURN | {"token": 2}, known=0, entries=(Entry(address="/1", kind="timer", name=""),), ahead=True),
+    ),
     "continue as": ([FUNCTION], ContinueAs(**AT_TURN, known=0, workflow="f", input=b"", codec="json")),
     "cancel, a function": ([FUNCTION], CancelRun(run="r")),
     "send, waited for": (WAITING, SendEvent(run="r", event="e", name="go")),

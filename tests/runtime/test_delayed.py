@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
+import pytest
 from msgspec.structs import replace
 
 from holdfast.core.rows import GATE_DUE, GATE_OPEN, GATE_PAUSED, READY, Work
-from holdfast.runtime.delayed import Delayed
+from holdfast.runtime.delayed import COMMITS_AHEAD, MOST_AHEAD_US, Delayed
+from holdfast.runtime.system import RealClock
 from holdfast.store.memory import MemoryStore
 from tests.support.stores import VirtualClock
 
@@ -20,8 +23,9 @@ class Counted(MemoryStore):
     asked = 0
     due_elsewhere: int | None = None
 
-    async def promote(self, queues: Sequence[str]) -> int | None:
+    async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
         self.asked += 1
+        self.ahead_us = ahead_us
         return self.due_elsewhere
 
 
@@ -82,7 +86,7 @@ async def test_what_is_committed_while_the_store_is_asked_is_not_lost() -> None:
     clock = VirtualClock()
 
     class Meanwhile(Counted):
-        async def promote(self, queues: Sequence[str]) -> int | None:
+        async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
             delayed.note(due(self.now() + 1_000_000))
             return self.now() + 5_000_000
 
@@ -97,3 +101,53 @@ async def test_a_clock_that_was_turned_is_no_reason_to_wait_for_the_next_poll() 
     delayed.forget()
     await delayed.let_in(["default"])
     assert store.asked == 2
+
+
+async def test_work_is_let_in_ahead_of_its_time_by_as_long_as_some_commits_take() -> None:
+    clock, store, delayed = made()
+    assert delayed.ahead_us == 0
+    for _ in range(200):
+        delayed.note_commit(0.002)
+    assert delayed.ahead_us == pytest.approx(COMMITS_AHEAD * 2000, rel=0.01)
+    await delayed.let_in(["default"])
+    delayed.note(due(store.now() + 1_000_000))
+    assert delayed.seconds_until(POLL_SECONDS) == pytest.approx(1 - COMMITS_AHEAD * 0.002, abs=0.001)
+    clock.advance(1 - COMMITS_AHEAD * 0.002 + 0.001)
+    await delayed.let_in(["default"])
+    assert (store.asked, store.ahead_us) == (2, delayed.ahead_us)
+
+
+async def test_a_disk_that_hangs_lets_nothing_in_long_before_its_time() -> None:
+    _, _, delayed = made()
+    delayed.note_commit(10.0)
+    assert delayed.ahead_us == MOST_AHEAD_US
+
+
+async def test_g9_what_is_not_due_takes_no_slot_from_what_waits_for_one() -> None:
+    _, _, delayed = made()
+    delayed.note_commit(10.0)
+    delayed.is_crowded = True
+    assert delayed.ahead_us == 0
+
+
+class Slow(Counted):
+    """By its clock, which has been set back meanwhile, there is always some time left."""
+
+    def time_left(self, due: int) -> int:
+        return MOST_AHEAD_US // 4
+
+
+async def test_g6_who_has_claimed_ahead_waits_for_the_time_by_the_stores_clock() -> None:
+    store = MemoryStore(RealClock())
+    at = store.now() + 3_000
+    await Delayed(store, RealClock(), POLL_SECONDS).until(at)
+    assert store.now() >= at
+
+
+async def test_g9_nobody_waits_longer_than_work_is_let_in_ahead_of_its_time() -> None:
+    """Whatever clocks do meanwhile."""
+    clock = VirtualClock()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await Delayed(Slow(clock), clock, POLL_SECONDS).until(clock.now_us() + 10**9)
+    assert MOST_AHEAD_US / 1e6 <= loop.time() - began < 5.0

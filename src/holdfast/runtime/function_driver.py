@@ -150,7 +150,7 @@ class FunctionDriver:
 
     async def drive(self, work: Work, run: Run, *, ahead: bool = False) -> Settled:
         """Hold the turn until the function has ended or waits. It may have been claimed ahead of its time."""
-        if ahead and (ahead := self._store.time_left(work.due) > 0) and not self._only_sleeps(run):
+        if ahead and (ahead := self._store.time_left(work.due) > 0) and not self._rests(run):
             await self._until(work.due)
             ahead = False
         leased_at = run.entries
@@ -175,12 +175,12 @@ class FunctionDriver:
                     function.evict()
             (run,) = await self._store.runs([run.id])  # it goes on as another call, in the same turn
 
-    def _only_sleeps(self, run: Run) -> bool:
-        """Whether it rests here as it was left, and waits for a time and for nothing that could come before it."""
+    def _rests(self, run: Run) -> bool:
+        """Whether it is here as it was parked, with nothing recorded since."""
         _, function = self._resting.get(run.id, (0.0, None))
-        if function is None or run.status != SUSPENDED or run.entries != function.known or run.base != function.base:
+        if function is None or run.status != SUSPENDED:
             return False
-        return not (function.loop.pending or function.running or function.outcomes or self._noted.get(run.id))
+        return run.entries == function.known and run.base == function.base and not self._noted.get(run.id)
 
     async def _resident(self, run: Run) -> LiveFunction:
         """The function with everything delivered that is recorded."""
@@ -239,17 +239,22 @@ class FunctionDriver:
             inline = None if step.inline is None else await step.inline  # then there is nothing else in this step
             for outcome in function.take_outcomes() if function.outcomes else ():
                 step.add_outcome(outcome)
+            sleeps = ahead and not function.loop.pending  # for times alone: what is recorded of them is told then
             if inline is not None:
                 step.add_outcome(inline)
             elif function.next_due() is not None:
-                step.add_due_timers(function, work.due if ahead else self._store.now())
+                step.add_due_timers(function, work.due if sleeps else self._store.now())
             may_park = not function.running and not step.entries
             if may_park and (stuck := function.loop.stuck()) is not None:
                 from holdfast.runtime.run_refusals import NotDurable
 
                 raise NotDurable(stuck, hint="await an action, a timer, an event or another run")
+            if ahead and may_park and not step.asks():
+                ahead = False  # its time comes in a moment, and something else may come before
+                await self._wait(function, self._store.time_left(work.due) / 1e6)
+                continue
             if may_park or step.entries or step.asks():
-                answer = await self._say(function, work, step, park=may_park, ahead=ahead)
+                answer = await self._say(function, work, step, park=may_park, ahead=sleeps)
                 lease_is_stored, ahead = True, False
                 if answer.parked:
                     self._resting[run.id] = (self._clock.monotonic(), function)
@@ -260,7 +265,8 @@ class FunctionDriver:
                 if self.stopping and not function.running:
                     return await self._give_back(work)
                 continue
-            await self._wait(function)
+            due = function.next_due()
+            await self._wait(function, None if due is None else (due - self._store.now()) / 1e6)
 
     async def _still_paused(self, function: LiveFunction, work: Work) -> bool:
         """I11: start nothing more; what is running goes on to its end, and is recorded. False: it was resumed."""
@@ -291,7 +297,7 @@ class FunctionDriver:
         )
         if ahead:
             operation = replace(operation, ahead=True)
-        elif step.asks():
+        if step.asks():
             operation = replace(
                 operation,
                 calls=tuple(step.calls),
@@ -329,12 +335,10 @@ class FunctionDriver:
         )
         function.long_from *= 2
 
-    async def _wait(self, function: LiveFunction) -> None:
+    async def _wait(self, function: LiveFunction, seconds: float | None) -> None:
         """Until a call returns, a time comes, or somebody else writes an entry."""
-        due = function.next_due()
-        seconds = None if due is None else max(0.0, (due - self._store.now()) / 1e6)
         with contextlib.suppress(TimeoutError):
-            async with self._within(seconds):
+            async with self._within(None if seconds is None else max(0.0, seconds)):
                 await function.news.wait()
         foreign = function.news.is_set() and not function.outcomes
         function.news.clear()

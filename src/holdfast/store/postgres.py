@@ -311,6 +311,7 @@ class PostgresStore:
     async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
         due: int | None
         due, now = await self._statement("fetchrow", "promote", list(queues), ahead_us)
+        self._learn_time(now)
         self._exact_offset = now - int(self._clock.monotonic() * 1e6)
         return due
 

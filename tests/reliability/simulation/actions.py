@@ -54,7 +54,7 @@ async def perform(job: Job, run: str, node: str, attempt: int) -> Done:
     execution = ledger.begin(
         Execution(run, node, attempt, job["label"], lane.name, world.loop.time()),
     )
-    world.note(None, "act", (lane.name, run, node, attempt, job["label"]))
+    world.executed(lane.name, run, node, attempt, job["label"])
     try:
         if job["takes"]:
             await asyncio.sleep(job["takes"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.core.function_operations import TURN
 from holdfast.core.operations import Handed, WorkOperation
 from holdfast.core.rows import (
     CANCELLED,
@@ -29,6 +30,7 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import Changes
+from holdfast.runtime.delayed import MOST_AHEAD_US
 from holdfast.store.contract import Store, brought_by_time
 from tests.reliability.simulation.ledger import must
 
@@ -98,8 +100,17 @@ class Shadow:
             must(False, "G7", f"{key} is {work.status} in a run that is {run.status}")
         self.work[key] = work
 
+    def on_execution(self, run: str, node: str, attempt: int, now: int) -> None:
+        """User code began: of the item, or of a function, which carries out most of its calls in its turn."""
+        item = self.work.get((run, node, attempt))
+        turns = (work for work in self.work.values() if work.run == run and work.kind == TURN and work.status == LEASED)
+        for work in turns if item is None else (item,):
+            must(work.due <= now, "G6", f"{node} of {run} began {(work.due - now) / 1e6:.6f} s early")
+
     def _on_lease(self, key: Key, work: Work, run: Run, now: int) -> None:
-        must(work.due <= now, "G6", f"{key} began {(work.due - now) / 1e6:.6f} s early")
+        must(
+            work.due <= now + MOST_AHEAD_US, "G6", f"{key} was leased {(work.due - now) / 1e6:.6f} s ahead of its time"
+        )
         if work.kind not in SETTLES_AFTER_END:
             must(run.status not in (*FINAL, FAILED), "G7", f"{key} was leased in a run that is {run.status}")
             # What one batch leased and then paused was leased before the pause: only rows at its end are known here.
@@ -116,7 +127,7 @@ class Shadow:
             must(before.status == READY, "G2", f"{key} was {before.status} and was claimed")
             fits = item.work.token == before.token + 1
             if brought_by_time(before, self.runs[item.work.run]):
-                fits = item.work.token == max(before.token + 1, item.work.started or 0)
+                fits = before.token < item.work.token <= max(before.token + 1, item.work.started or 0)
             must(fits, "K3", f"{key} was claimed with the token {item.work.token}")
             self._on_lease(key, item.work, self.runs[item.work.run], now)
             self.work[key] = item.work

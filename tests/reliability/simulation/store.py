@@ -36,6 +36,7 @@ class SimulatedStore:
         self._host = host
         self._world = host.world
         self.now = inner.now
+        self.time_left = inner.time_left
         self.proves_life = inner.proves_life
         self.join = inner.join
 

@@ -100,6 +100,10 @@ class World:
             self.note(host, "claim", [(*WORK.key(item.work), item.work.token) for item in handed])
             self._checked(lambda: self.shadow.on_claim(handed, self.now_us()))
 
+    def executed(self, host: str, run: str, node: str, attempt: int, label: str) -> None:
+        self.note(None, "act", (host, run, node, attempt, label))
+        self._checked(lambda: self.shadow.on_execution(run, node, attempt, self.now_us()))
+
     def refused(self, operation: WorkOperation, answer: asyncio.Future[Any]) -> None:
         """K3: tokens grow, so what is late when it is submitted is refused, or was recorded the first time."""
         if not answer.cancelled() and answer.exception() is None:

@@ -169,3 +169,41 @@ async def test_g6_nothing_is_promoted_a_microsecond_early(site: Site) -> None:
         clock.advance(0.000001)
         await store.promote(["default"])
         assert len(await store.claim(asked())) == 1
+
+
+async def test_g6_what_is_claimed_ahead_of_its_time_starts_when_that_has_come(site: Site) -> None:
+    """It is let in no further ahead than was asked for; that it is not begun before is up to who claims it."""
+    clock = VirtualClock()
+    due = EPOCH_US + 1 * SECOND
+    rows = (a_work(node="soon", gate=GATE_DUE, due=due), a_work(node="later", gate=GATE_DUE, due=due + 1))
+    async with site.opened(clock) as store:
+        await put(store, a_run(active=2, status="pending"), *rows)
+        assert await store.promote(["default"], SECOND - 1) == due
+        assert await store.promote(["default"], SECOND) == due + 1
+        assert store.time_left(due) == SECOND
+        (handed,) = await store.claim(asked())
+        assert (handed.work.node, handed.work.started, handed.run.started) == ("soon", due, due)
+        stored = await every_row(store)
+        assert handed.work in stored["work"]
+        assert [run.started for run in stored["runs"]] == [due]
+        clock.advance(1.5)
+        await store.promote(["default"])
+        assert store.time_left(due) == -SECOND // 2
+        (late,) = await store.claim(asked())
+        assert late.work.started == EPOCH_US + 3 * SECOND // 2
+
+
+@pytest.mark.parametrize("recalled", [True, False])
+async def test_k3_a_timely_lease_that_is_claimed_ahead_has_the_time_of_the_claim_as_its_token(
+    site: Site, recalled: bool
+) -> None:
+    """Whether its rows are read or remembered: all say the same of it."""
+    clock = VirtualClock()
+    run, work = a_run(active=1), a_work(kind="sleep", gate=GATE_DUE, due=EPOCH_US + 1 * SECOND, token=3)
+    async with site.opened(clock) as store:
+        await put(store, run, work)
+        await store.promote(["default"], SECOND)
+        recall = (lambda item: (replace(work, gate=GATE_OPEN), run)) if recalled else None
+        (handed,) = await store.claim(replace(asked(), recall=recall))
+        assert (handed.work.token, handed.work.started) == (EPOCH_US, EPOCH_US + 1 * SECOND)
+        assert (await every_row(store))["work"] == [handed.work]
