@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.core.function_operations import TURN
 from holdfast.core.operations import Handed, WorkOperation
 from holdfast.core.rows import (
     CANCELLED,
@@ -46,6 +45,7 @@ class Shadow:
         self.events: dict[str, Any] = {}
         self.taken: set[str] = set()
         self.history: dict[str, int] = {}
+        self.told: dict[str, int] = {}  # the time of a run's last entry
         self.facts: dict[str, int] = {}
         self.touched: dict[str, int] = {}  # when a run was last written, or something of it claimed
         self.commits = 0
@@ -73,6 +73,8 @@ class Shadow:
         for _, work in changes.updates.get(WORK, ()):
             self._on_work(WORK.key(work), work, now)
         self._on_events(changes)
+        for row in changes.inserts.get(HISTORY, ()):
+            self.told[row.run] = max(row.at, self.told.get(row.run, 0))
         self._in_order("history", self.history, changes.inserts.get(HISTORY, ()))
         self._in_order("the stream", self.facts, changes.inserts.get(STREAM, ()))
 
@@ -101,11 +103,10 @@ class Shadow:
         self.work[key] = work
 
     def on_execution(self, run: str, node: str, attempt: int, now: int) -> None:
-        """User code began: of the item, or of a function, which carries out most of its calls in its turn."""
+        """User code began: of the item, or of a function, which has been told all that is recorded."""
         item = self.work.get((run, node, attempt))
-        turns = (work for work in self.work.values() if work.run == run and work.kind == TURN and work.status == LEASED)
-        for work in turns if item is None else (item,):
-            must(work.due <= now, "G6", f"{node} of {run} began {(work.due - now) / 1e6:.6f} s early")
+        due = self.told.get(run, 0) if item is None else item.due
+        must(due <= now, "G6", f"{node} of {run} began {(due - now) / 1e6:.6f} s early")
 
     def _on_lease(self, key: Key, work: Work, run: Run, now: int) -> None:
         must(
