@@ -174,8 +174,9 @@ class AttemptRunner:
         work = attempt.work
         if attempt.ahead:
             if work.kind == SLEEP and (told := await self._flows.wake_ahead(work, offer)) is not None:
-                return told
+                return told  # what follows from it is held in its turn
             await self._until(work.due)
+            attempt.ahead = False
         if work.kind in SET_IN_PLACE:
             return await self._instances.settle(work, offer)
         if work.kind in SETTLED_BY_FLOWS:

@@ -28,7 +28,7 @@ from holdfast.core.operations import (
     SteerWork,
 )
 from holdfast.core.rows import BARRIER, CHILD, COMPLETED, FAILED, SETTLE, SLEEP, WAIT, Run, Work
-from holdfast.models.flow_code import FlowCode, FlowNotLoaded, NotAhead
+from holdfast.models.flow_code import FlowCode, FlowNotLoaded
 from holdfast.runtime.child_failures import stored_child_failure
 from holdfast.runtime.definitions import RegistryDefinitions
 from holdfast.runtime.folds import submit
@@ -73,12 +73,14 @@ class FlowWork:
             return await self._submit(KillWork(**_lease(work), error=encode_error(error)))
 
     async def wake_ahead(self, work: Work, offer: Callable[[], Offer | None]) -> Settled | None:
-        """Settle a sleep that is claimed ahead of its time; None if that can't be told before."""
+        """Settle a sleep that is claimed ahead of its time; None if it can only be settled then, as any other."""
         if self._store.time_left(work.due) <= 0:
             return None
         try:
             return await self._submit(WakeAhead(**_lease(work), offer=offer()))
-        except NotAhead:
+        except StoreError:
+            raise
+        except Exception:  # NotAhead, or something that is told when it is due
             return None
 
     async def _wait(self, work: Work, run: Run, offer: Callable[[], Offer | None]) -> Operation:

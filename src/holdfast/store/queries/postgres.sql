@@ -488,6 +488,7 @@ SELECT {history} FROM history WHERE run = $1 AND sequence > $2 ORDER BY sequence
 -- What a time has brought does nothing before its next commit, which waits for the disk on behalf of the lease too. A lease
 -- that the server forgets in between was never used, and its token is nobody else's: it is the time (`brought_by_time`),
 -- and where the clock has gone back so that it would not be, the claim waits as any other.
+-- What was let in ahead of its time starts when that has come: whoever claims it waits until then.
 WITH c AS MATERIALIZED (
   SELECT w.ctid AS place, w.run, w.kind, w.token FROM work w
   WHERE w.status = 'ready' AND w.gate = 0 AND w.queue = $1 AND (w.kind IN ('job', 'call') OR w.workflow = ANY($2::text[]))
