@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.core.flow_waits import WakeAhead
 from holdfast.core.function_operations import TURN, Entry, TakeTurn
-from holdfast.core.operations import RECORDED, REPEATED, STALE, ClaimWork, CompleteWork, Offer, StartRun
+from holdfast.core.operations import RECORDED, REPEATED, STALE, CancelRun, ClaimWork, CompleteWork, Offer, StartRun
 from holdfast.core.queries import AllWork
-from holdfast.core.rows import COMPLETED, LEASED, READY, Work
+from holdfast.core.rows import COMPLETED, GATE_DUE, GATE_OPEN, LEASED, READY, Work
 from holdfast.models.flow_code import NotAhead
 from holdfast.store.contract import Store
 from tests.kernel import waiting_flow as flows
@@ -126,3 +126,31 @@ async def test_i56_a_timer_that_is_recorded_ahead_bears_the_time_that_it_is_due(
         (row,) = await store.history("r")
         assert row.at == DUE + late * SECOND // 2
         assert [(each.entry, each.at) for each in said.entries] == [(timer, row.at)]
+
+
+async def test_i10_g6_a_cancel_leaves_a_turn_that_was_claimed_ahead_its_time(site: Site) -> None:
+    """What it has recorded may be of then, and whoever rolls back is told of it before the cancel."""
+    clock = VirtualClock()
+    turn: dict[str, Any] = AT | {"node": TURN}
+    start = StartRun(run="r", workflow="f", model="function", offer=FOLLOWS)
+    async with opened_kernel(site, clock) as (coordinator, store):
+        await coordinator.submit(start)
+        await coordinator.submit(TakeTurn(**turn, known=0, park=True, due=DUE))
+        await coordinator.submit(ClaimWork(**turn | {"token": 2}, worker="w"))
+        clock.advance(9.5)
+        await coordinator.submit(CancelRun(run="r"))
+        fenced = (await work_of(store))[TURN]
+        assert (fenced.status, fenced.due, fenced.gate, fenced.token) == (READY, DUE, GATE_DUE, 3)
+
+
+async def test_i10_a_cancel_wakes_a_sleeper_at_once(site: Site) -> None:
+    clock = VirtualClock()
+    turn: dict[str, Any] = AT | {"node": TURN}
+    start = StartRun(run="r", workflow="f", model="function", offer=FOLLOWS)
+    async with opened_kernel(site, clock) as (coordinator, store):
+        await coordinator.submit(start)
+        await coordinator.submit(TakeTurn(**turn, known=0, park=True, due=DUE))
+        clock.advance(1)
+        await coordinator.submit(CancelRun(run="r"))
+        woken = (await work_of(store))[TURN]
+        assert (woken.status, woken.due, woken.gate) == (READY, EPOCH_US + SECOND, GATE_OPEN)

@@ -14,7 +14,7 @@ import holdfast as hf
 from holdfast.coordinator import Commit
 from holdfast.core.function_operations import TIMER, TURN
 from holdfast.core.operations import LapseWork
-from holdfast.core.rows import HISTORY, LEASED, SLEEP, WORK, Work
+from holdfast.core.rows import HISTORY, LEASED, READY, SLEEP, WORK, Work
 from holdfast.runtime import delayed
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
@@ -232,6 +232,7 @@ async def test_g7_i10_i11_what_is_cancelled_before_its_time_does_not_begin(url: 
     """And what is paused then begins at most what had been claimed, as ever."""
     registry = hf.Registry()
     began: list[str] = []
+    woke: list[int] = []
 
     @hf.action(registry=registry)
     async def note() -> None:
@@ -240,6 +241,7 @@ async def test_g7_i10_i11_what_is_cancelled_before_its_time_does_not_begin(url: 
     @hf.workflow(registry=registry)
     async def sleeping_function() -> None:
         await hf.sleep(seconds=SLEEPS)
+        woke.append(time.time_ns() // 1000)
         await note()
         await note()
 
@@ -270,6 +272,7 @@ async def test_g7_i10_i11_what_is_cancelled_before_its_time_does_not_begin(url: 
         else:
             await handle.pause()
         await until(lambda: engine.store.now() > early.due + 100_000, "its time has come and gone")
+        assert min(woke, default=early.due) >= early.due
         if verb == "cancel":
             assert began == []
         else:
@@ -299,6 +302,76 @@ async def test_i50_an_event_that_comes_before_the_time_wins_also_when_the_turn_w
         assert await handle.result() == 7
         assert engine.store.now() < early.due  # and does not wait for the time that was claimed for
         await assert_sound(engine)
+
+
+async def test_k11_a_function_that_waits_for_an_event_as_well_is_not_parked_once_more(url: str) -> None:
+    """Its own commits are no news to it: it would go to sleep again in the moment in which it is to wake."""
+    registry = hf.Registry()
+    go = hf.event("go", int, registry=registry)
+
+    @hf.action(registry=registry)
+    async def quick() -> None: ...
+
+    @hf.workflow(registry=registry)
+    async def waits() -> None:
+        await quick()
+        await hf.wait_for(hf.any_of(go, hf.after(seconds=SLEEPS)))
+
+    async with engine_on(url, registry) as engine, engine.worker():
+        watched = Watched(engine)
+        handle = await engine.start(waits)
+        await handle.result()
+    parked = [
+        row
+        for _, commit in watched.commits
+        for _, row in commit.changes.updates.get(WORK, ())
+        if row.node == TURN and row.status == READY
+    ]
+    assert len(parked) == 1
+
+
+async def test_i7_a_worker_that_stops_gives_back_what_it_has_not_begun(shared_url: str) -> None:
+    registry = hf.Registry()
+    began: list[int] = []
+
+    @hf.action(registry=registry)
+    async def note() -> int:
+        began.append(1)
+        return 1
+
+    async with engine_on(shared_url, registry) as engine:
+        async with engine.worker():
+            handle = await engine.start(note, at=datetime.now(UTC) + timedelta(seconds=SLEEPS))
+            early = await claimed_ahead(engine, handle.id)
+        assert began == []
+        (work,) = await work_of(engine, handle.id)
+        assert (work.status, work.due, work.losses, work.attempt) == (READY, early.due, 0, 1)
+        async with engine.worker():
+            assert await handle.result() == 1
+        await assert_sound(engine)
+
+
+async def test_g9_a_sleep_that_may_end_its_flow_holds_no_slots_of_others_meanwhile(url: str) -> None:
+    """A completion lends the free slots to what it makes ready: not one that has to wait for its time first."""
+    registry = hf.Registry()
+
+    @hf.action(registry=registry)
+    async def quick(number: int) -> int:
+        return number
+
+    @hf.flow(registry=registry)
+    async def ends(number: int) -> int:
+        await hf.sleep(seconds=SLEEPS)
+        if number:
+            number = await quick(number)
+        return number
+
+    async with engine_on(url, registry) as engine, engine.worker(concurrency=4):
+        handle = await engine.start(ends, 0)
+        early = await claimed_ahead(engine, handle.id)
+        assert await (await engine.start(quick, 7)).result() == 7
+        assert engine.store.now() < early.due
+        assert await handle.result() == 0
 
 
 async def test_g6_g3_who_takes_over_what_was_recorded_ahead_goes_on_at_its_time(shared_url: str) -> None:

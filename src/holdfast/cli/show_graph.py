@@ -81,7 +81,7 @@ def _line(
     last = node.attempts[-1] if node is not None and node.attempts else None
     took = ""
     if last is not None and last.started_at and last.finished_at and item.state not in NO_DURATION:
-        took = shown_seconds((last.finished_at - last.started_at).total_seconds())
+        took = shown_seconds(max(0.0, (last.finished_at - last.started_at).total_seconds()))
     elif last is not None and last.started_at and item.state == "leased" and now is not None:
         took = shown_seconds(max(0.0, (now - last.started_at).total_seconds()))
     return [

@@ -99,7 +99,7 @@ def _line(node: NodeShown, label: Mapping[str, str], before: str = "", now: date
     took = ""
     # A skipped node ends when somebody skips it, which says nothing about how long it ran.
     if last is not None and last.started_at and last.finished_at and node.state != "skipped":
-        took = shown_seconds((last.finished_at - last.started_at).total_seconds())
+        took = shown_seconds(max(0.0, (last.finished_at - last.started_at).total_seconds()))
     elif last is not None and last.started_at and node.state == "leased" and now is not None:
         took = shown_seconds(max(0.0, (now - last.started_at).total_seconds()))
     state = shown_state(node.state)

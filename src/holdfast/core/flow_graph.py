@@ -245,6 +245,20 @@ class FlowGraph:
         """The order edges that leave a node."""
         return self._leaving[node_id]
 
+    def leads_to_work(self, node_id: str) -> bool:
+        """Whether all that can follow this node alone is work: not the end of the flow, nor a join with others."""
+        if self.node(node_id).barrier is not None:
+            return False
+        ahead, seen = [node_id], {node_id}
+        while ahead:
+            for edge in self._leaving[ahead.pop()]:
+                if edge.target == OUTPUT:
+                    return False
+                if edge.target not in seen and not self.by_id[edge.target].is_frontier:
+                    ahead.append(edge.target)
+                seen.add(edge.target)
+        return True
+
     def written_by(self, source: str, variable: str) -> tuple[DataEdge, ...]:
         """Where a value goes that this node assigns to this variable."""
         return self._written.get((source, variable), ())

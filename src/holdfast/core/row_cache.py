@@ -345,5 +345,6 @@ class RowCache:
 
 def _is_claim_of(claimed: Work, ready: Work) -> bool:
     """Whether this claim took the item as it is remembered, and nobody else had it in between, or fenced it since."""
-    is_the_time = ready.token < claimed.token == claimed.started  # as the token of a sleeper is
+    # As the token of a sleeper is; it starts when it is due, a little later, if it was claimed ahead of that.
+    is_the_time = ready.token < claimed.token <= (claimed.started or 0) < claimed.token + 1_000_000
     return ready.status == READY and (is_the_time or claimed.token == ready.token + 1)

@@ -99,6 +99,8 @@ def _bars(row: Run, item: Work, names: dict[str, str]) -> list[Bar]:
     """What one attempt shows: how long it waited for others, for its time or for a worker, and how long it ran."""
     lane, label = item.node, names.get(item.node, item.node)
     begun, ended = moment_of(item.started), moment_of(item.finished)
+    if begun is not None and ended is not None:
+        begun = min(begun, ended)  # it was claimed ahead of its time, and cancelled before
     created = moment(item.created)
     if item.kind in (SLEEP, TIMER_KIND):
         return [_bar(lane, "timer", label, item.status, item.attempt, created, ended)]

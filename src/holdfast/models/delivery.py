@@ -133,7 +133,9 @@ def wake(view: View, run: Run, *, fence: bool = False) -> Run:
         if turn.status != LEASED or fence:
             if run.status == SUSPENDED:
                 run = replace(run, status=RUNNING)
-            turn = replace(turn, status=READY, worker=None, due=view.now, gate=gate_for(run, view.now, view.now))
+            # A turn that was claimed ahead of its time may have recorded that this has come: nobody is told before.
+            due = max(turn.due, view.now) if turn.status == LEASED else view.now
+            turn = replace(turn, status=READY, worker=None, due=due, gate=gate_for(run, due, view.now))
             view.put(WORK, turn)
     view.put(RUNS, run)
     return run

@@ -123,7 +123,7 @@ class AttemptRunner:
         codecs: Codecs,
         payload_limit_bytes: int = DEFAULT_LIMIT_BYTES,
         observe_inputs: str = "off",
-        until: Callable[[int], Awaitable[None]],
+        until: Callable[[int], Awaitable[bool]],
         within: Within = asyncio.timeout,
     ) -> None:
         self._until = until
@@ -173,9 +173,10 @@ class AttemptRunner:
         """Run it and settle it, and not before its time."""
         work = attempt.work
         if attempt.ahead:
-            if work.kind == SLEEP and (told := await self._flows.wake_ahead(work, offer)) is not None:
+            if work.kind == SLEEP and (told := await self._flows.wake_ahead(work, attempt.run, offer)) is not None:
                 return told  # what follows from it is held in its turn
-            await self._until(work.due)
+            if not await self._until(work.due):
+                return await self._submit(release(work))
             attempt.ahead = False
         if work.kind in SET_IN_PLACE:
             return await self._instances.settle(work, offer)

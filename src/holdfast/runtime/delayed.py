@@ -30,6 +30,7 @@ class Delayed:
         self._ask_again_at = 0.0  # by the monotonic clock: another process may have delayed something for less long
         self._commit_us = 0.0  # what a commit takes, lately
         self.is_crowded = False  # there is work to do that waits for a slot: none is for what is not due
+        self.is_over = False  # the worker stops: what is not due is for others
 
     @property
     def ahead_us(self) -> int:
@@ -76,9 +77,13 @@ class Delayed:
             return at_most
         return min(at_most, max(0.001, (self._next_due - self.ahead_us - self._store.now()) / 1e6))
 
-    async def until(self, due: int) -> None:
-        """Wait for the time of what was let in ahead of it. No longer than that can be, if a clock has gone back."""
+    async def until(self, due: int) -> bool:
+        """Wait for the time of what was let in ahead of it; False if it is not to be begun here any more.
+
+        No longer than it can be ahead, should a clock have gone back.
+        """
         waited = 0
         while (left := min(self._store.time_left(due), MOST_AHEAD_US - waited)) > 0:
             await asyncio.sleep(left / 1e6)
             waited += left
+        return not (waited and self.is_over)

@@ -14,6 +14,7 @@ from holdfast.coordinator import Coordinator
 from holdfast.core import failpoints
 from holdfast.core.codec import CallCodec, Codecs, encode_error
 from holdfast.core.errors import MissingJob, PayloadRefused, StoreError
+from holdfast.core.flow_addresses import parse_address
 from holdfast.core.flow_waits import AwaitEvents, WakeAhead, read_wait
 from holdfast.core.ids import child_id
 from holdfast.core.operations import (
@@ -72,11 +73,14 @@ class FlowWork:
             log.error("%s of run %s cannot be settled: %s", work.node, work.run, error)
             return await self._submit(KillWork(**_lease(work), error=encode_error(error)))
 
-    async def wake_ahead(self, work: Work, offer: Callable[[], Offer | None]) -> Settled | None:
+    async def wake_ahead(self, work: Work, run: Run, offer: Callable[[], Offer | None]) -> Settled | None:
         """Settle a sleep that is claimed ahead of its time; None if it can only be settled then, as any other."""
         if self._store.time_left(work.due) <= 0:
             return None
         try:
+            graph = (await self._code(run)).graph
+            if not graph.leads_to_work(parse_address(work.node).node):
+                return None
             return await self._submit(WakeAhead(**_lease(work), offer=offer()))
         except StoreError:
             raise

@@ -84,7 +84,7 @@ class FunctionDriver:
         settings: Settings,
         clock: Clock,
         calls: CallRunner,
-        until: Callable[[int], Awaitable[None]],
+        until: Callable[[int], Awaitable[bool]],
         within: Within = asyncio.timeout,
     ) -> None:
         self._store = store
@@ -151,7 +151,8 @@ class FunctionDriver:
     async def drive(self, work: Work, run: Run, *, ahead: bool = False) -> Settled:
         """Hold the turn until the function has ended or waits. It may have been claimed ahead of its time."""
         if ahead and (ahead := self._store.time_left(work.due) > 0) and not self._rests(run):
-            await self._until(work.due)
+            if not await self._until(work.due):
+                return await self._give_back(work)
             ahead = False
         leased_at = run.entries
         while True:
@@ -257,6 +258,7 @@ class FunctionDriver:
                 answer = await self._say(function, work, step, park=may_park, ahead=sleeps)
                 lease_is_stored, ahead = True, False
                 if answer.parked:
+                    function.news.clear()  # of what was written here; who drives it next looks for what others wrote
                     self._resting[run.id] = (self._clock.monotonic(), function)
                     self.rest()
                     return Settled(verdict=RECORDED, run_status=answer.run_status)

@@ -164,7 +164,7 @@ class GraphEvents:
         node, attempt = operation.node, operation.attempt
         work = works.of(operation.run, node, attempt)
         again = works.of(operation.run, node, attempt + 1)
-        took = None if work is None or work.started is None or work.finished is None else work.finished - work.started
+        took = None if work is None else _took_us(work.started, work.finished)
         data: dict[str, Any] = {} if took is None else {"duration_ms": took / 1000}
         if isinstance(operation, CompleteWork) or (isinstance(operation, SteerWork) and again is None):
             if isinstance(operation, SteerWork):
@@ -231,8 +231,8 @@ class GraphEvents:
                 yield RUN_RESUMED, after.base, None, None, {}
             return
         data: dict[str, Any] = {} if after.reason is None else {"reason": after.reason}
-        if after.started is not None and after.finished is not None:
-            data["duration_ms"] = (after.finished - after.started) / 1000
+        if (took := _took_us(after.started, after.finished)) is not None:
+            data["duration_ms"] = took / 1000
         if kind == RUN_FAILED and after.error is not None:
             error = decode_error(after.error)
             data["error"] = f"{error.type}: {error.message}"
@@ -289,6 +289,11 @@ class _Works:
         if self._rows is None:
             self._rows = {(row.run, row.node, row.attempt): row for row in self._commit.work}
         return self._rows.get((run, node, attempt))
+
+
+def _took_us(started: int | None, finished: int | None) -> int | None:
+    """Nothing, of what was claimed ahead of its time and had ended by then."""
+    return None if started is None or finished is None else max(0, finished - started)
 
 
 def _told(kind: str, address: str, attempt: int | None, **data: Any) -> Told:

@@ -203,7 +203,7 @@ class Worker:
         """Claim nothing more, finish what runs within the grace time, give the rest back."""
         if self._stopping:
             return
-        self._stopping = self._driver.stopping = True
+        self._stopping = self._driver.stopping = self._delayed.is_over = True
         self._wake.set()
         grace = self._settings.shutdown_seconds if grace_seconds is None else grace_seconds
         for loop in self._loops:

@@ -57,6 +57,7 @@ from holdfast.store.postgres_flush import deletes_fit, guarded_flush
 from holdfast.store.postgres_horizon import Horizon
 from holdfast.store.postgres_schema import check_database, migrate_database
 from holdfast.store.postgres_transaction import PostgresTransaction, postgres_arguments
+from holdfast.store.server_time import ServerTime
 from holdfast.store.statements import PRUNED, statements
 
 _WORK_WIDTH = len(WORK.columns)
@@ -76,7 +77,8 @@ class PostgresStore:
         self._clock = clock
         self._sql = statements("postgres")
         self._listing = Listing("postgres")
-        self._offset = self._exact_offset = clock.now_us() - int(clock.monotonic() * 1e6)
+        self._offset = clock.now_us() - int(clock.monotonic() * 1e6)
+        self._server_time = ServerTime()
         self._last_now = 0
         self._sessions: dict[str, Connection] = {}
         self._locked: set[str] = set()  # workers of this process whose session holds their lock
@@ -310,14 +312,15 @@ class PostgresStore:
 
     async def promote(self, queues: Sequence[str], ahead_us: int = 0) -> int | None:
         due: int | None
+        asked = self._clock.monotonic()
         due, now = await self._statement("fetchrow", "promote", list(queues), ahead_us)
         self._learn_time(now)
-        self._exact_offset = now - int(self._clock.monotonic() * 1e6)
+        self._server_time.learn(now, asked=asked, answered=self._clock.monotonic())
         return due
 
     def time_left(self, due: int) -> int:
         # Not by `now`, which never goes back and may be as much before the server's clock as that has been set back.
-        return due - int(self._clock.monotonic() * 1e6) - self._exact_offset
+        return due - self._server_time.at_least(self._clock.monotonic())
 
     async def leased_to(self, worker: str) -> list[Work]:
         return [Work(*row.values()) for row in await self._statement("fetch", "leased_to", worker)]
