@@ -1,4 +1,4 @@
-"""Which sleeps of a flow lead to work alone, so that they can be over ahead of their time (decision 0033)."""
+"""Which sleeps of a flow can lead to work, so that they may be over ahead of their time (decision 0033)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ async def act(number: int) -> int:
 async def sleeps(numbers: list[int], again: bool) -> int:
     await hf.sleep(seconds=1)  # sleep
     number = await act(1)
-    await hf.sleep(seconds=number)  # sleep_2: whatever the condition says, an action follows
-    if number > 1:
-        number = await act(number)
-    else:
-        number = await act(-number)
     for each in numbers:
         number += await act(each)
-        await hf.sleep(seconds=1)  # sleep_3: the last pass ends the flow, if it is not to go on
+        await hf.sleep(seconds=1)  # sleep_2: the last pass may end the flow, the others do not
     if again:
         number = await act(number)
+        await hf.sleep(seconds=number)  # sleep_3: whatever is computed, nothing else is done
+    if number > 1:
+        number = -number
     return number + 1
 
 
@@ -49,10 +47,8 @@ async def ends() -> int:
 @pytest.mark.parametrize(
     ("flow", "expected"),
     [(sleeps, {"sleep": True, "sleep_2": True, "sleep_3": False}), (joins, {"sleep": False}), (ends, {"sleep": False})],
-    ids=["on every way", "a join", "the end"],
+    ids=["perhaps", "a join", "the end"],
 )
-def test_g6_a_sleep_leads_to_work_alone_if_no_way_from_it_leads_anywhere_else(
-    flow: Any, expected: dict[str, bool]
-) -> None:
+def test_g6_a_sleep_leads_to_work_if_some_way_from_it_does(flow: Any, expected: dict[str, bool]) -> None:
     found = {node.id: flow.graph.leads_to_work(node.id) for node in flow.graph.nodes if node.category == "timer"}
     assert found == expected

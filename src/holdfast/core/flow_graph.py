@@ -246,18 +246,19 @@ class FlowGraph:
         return self._leaving[node_id]
 
     def leads_to_work(self, node_id: str) -> bool:
-        """Whether all that can follow this node alone is work: not the end of the flow, nor a join with others."""
+        """Whether work can follow this node alone: something else than the end of the flow or a join with others."""
         if self.node(node_id).barrier is not None:
             return False
-        ahead, seen = [node_id], {node_id}
-        while ahead:
-            for edge in self._leaving[ahead.pop()]:
-                if edge.target == OUTPUT:
-                    return False
-                if edge.target not in seen and not self.by_id[edge.target].is_frontier:
-                    ahead.append(edge.target)
-                seen.add(edge.target)
-        return True
+        on_the_way, seen = [node_id], {node_id}
+        while on_the_way:
+            for edge in self._leaving[on_the_way.pop()]:
+                target = self.by_id[edge.target]
+                if target.is_frontier and target.id != OUTPUT:
+                    return True
+                if target.id not in seen:
+                    on_the_way.append(target.id)
+                    seen.add(target.id)
+        return False
 
     def written_by(self, source: str, variable: str) -> tuple[DataEdge, ...]:
         """Where a value goes that this node assigns to this variable."""

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.core.operations import Offer
 
 if TYPE_CHECKING:
+    from holdfast.runtime.attempt import Attempt
     from holdfast.runtime.worker import Worker
 
 
@@ -18,6 +19,7 @@ class Room(msgspec.Struct, eq=False):
     worker: Worker
     taken: int = 0
     own: int = 1  # 0: the chain was long, and others wait for its slot
+    running: Attempt | None = None
 
     def offer(self) -> Offer | None:
         worker = self.worker
@@ -26,7 +28,8 @@ class Room(msgspec.Struct, eq=False):
         if not worker.hands_over:
             return None
         # Two completions must not offer the same free slot, or the bound on concurrency would not hold.
-        self.taken = worker.lend()
+        # None is lent where the completion may be refused, and only comes when it is time for it.
+        self.taken = 0 if self.running is not None and self.running.ahead else worker.lend()
         room = self.own + self.taken
         return Offer(worker=worker.id, room=room, queues=worker.queues) if room > 0 else None
 

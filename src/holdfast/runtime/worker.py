@@ -428,6 +428,7 @@ class Worker:
             try:
                 streak += 1
                 room.own = 0 if streak >= HANDOVER_STREAK and self._backlog else 1
+                room.running = attempt
                 if attempt.work.kind == TURN:
                     settled = await self._driver.drive(attempt.work, attempt.run, ahead=attempt.ahead)
                 else:

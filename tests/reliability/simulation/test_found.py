@@ -174,12 +174,13 @@ async def test_k4_a_claim_whose_answer_comes_late_is_remembered_if_nobody_else_h
         cache.learn_late_claim(replace(waiting, status=LEASED, token=token, worker="me", losses=0), 1)
         (row,) = cache.runs["r"].rows[WORK].values()
         assert (row.status, row.losses) == (status, 1)
-    of_a_sleeper = replace(waiting, status=LEASED, token=1_000, started=1_000, worker="me", losses=0)
-    for token, status in ((4, LEASED), (1_000, READY), (1_001, READY)):  # fenced since, as in seed 4285
-        cache.learn(WORK, replace(waiting, token=token))
-        cache.learn_late_claim(of_a_sleeper, 1)
-        (row,) = cache.runs["r"].rows[WORK].values()
-        assert row.status == status
+    for started in (1_000, 21_000):  # when it was claimed, or when it is due, if that was ahead of its time
+        of_a_sleeper = replace(waiting, status=LEASED, token=1_000, started=started, worker="me", losses=0)
+        for token, status in ((4, LEASED), (1_000, READY), (1_001, READY)):  # fenced since, as in seed 4285
+            cache.learn(WORK, replace(waiting, token=token))
+            cache.learn_late_claim(of_a_sleeper, 1)
+            (row,) = cache.runs["r"].rows[WORK].values()
+            assert row.status == status
 
 
 async def test_k4_a_claim_whose_answer_comes_late_is_remembered_if_all_since_was_written_here() -> None:
