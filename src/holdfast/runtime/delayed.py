@@ -16,6 +16,7 @@ from holdfast.store.contract import Store
 
 SOON_US = 10_000
 COMMITS_AHEAD = 4  # to let it in, to claim it, the commit of what is known before, and the one that is under way
+WAKING_US = 2_000  # a timer of the event loop may be a millisecond late, and there are others to be served
 MOST_AHEAD_US = 20_000
 
 
@@ -35,7 +36,9 @@ class Delayed:
     @property
     def ahead_us(self) -> int:
         """How much ahead of its time work is let in. Nothing where commits take no time, as with a clock of tests."""
-        return 0 if self.is_crowded else min(MOST_AHEAD_US, int(COMMITS_AHEAD * self._commit_us))
+        if self.is_crowded or not self._commit_us:
+            return 0
+        return min(MOST_AHEAD_US, WAKING_US + int(COMMITS_AHEAD * self._commit_us))
 
     def note_commit(self, seconds: float) -> None:
         self._commit_us += (seconds * 1e6 - self._commit_us) / 16
