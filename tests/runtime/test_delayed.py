@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from holdfast.core.ahead import MOST_AHEAD_US
 from holdfast.core.rows import GATE_DUE, GATE_OPEN, GATE_PAUSED, READY, Work
-from holdfast.runtime.delayed import COMMITS_AHEAD, MOST_AHEAD_US, WAKING_US, Delayed
+from holdfast.runtime.delayed import COMMITS_AHEAD, WAKING_US, Delayed
 from holdfast.runtime.system import RealClock
 from holdfast.store.memory import MemoryStore
 from tests.support.stores import VirtualClock

@@ -12,10 +12,11 @@ import pytest
 
 import holdfast as hf
 from holdfast.coordinator import Commit
+from holdfast.core import ahead
 from holdfast.core.function_operations import TIMER, TURN
 from holdfast.core.operations import LapseWork
 from holdfast.core.rows import HISTORY, LEASED, READY, SLEEP, WORK, Work
-from holdfast.runtime import delayed
+from holdfast.runtime import delayed, function_driver
 from tests.worker.support import assert_sound, engine_on, until, work_of
 
 AHEAD_US = 400_000  # longer than in life, so that there is time to do things in it
@@ -25,7 +26,8 @@ SLEEPS = 1.0
 @pytest.fixture(autouse=True)
 def far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if commits took very long, from the first one on."""
-    monkeypatch.setattr(delayed, "MOST_AHEAD_US", AHEAD_US)
+    monkeypatch.setattr(ahead, "MOST_AHEAD_US", AHEAD_US)
+    monkeypatch.setattr(function_driver, "MOST_AHEAD_US", AHEAD_US)
     monkeypatch.setattr(delayed, "COMMITS_AHEAD", 1_000_000)
 
 

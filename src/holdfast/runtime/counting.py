@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from holdfast.coordinator import Commit
+from holdfast.core.flow_waits import WakeAhead
 from holdfast.core.operations import RECORDED, CompleteWork, FailWork, LapseWork, Settled
 from holdfast.core.rows import DEAD, WORK
 from holdfast.runtime import telemetry as t
+
+_COMPLETIONS = (CompleteWork, WakeAhead)
 
 
 class Counting:
@@ -29,7 +32,7 @@ class Counting:
                     metrics.count(t.REFUSED_OPERATIONS)
             elif result.verdict != RECORDED:
                 continue
-            elif isinstance(operation, CompleteWork):
+            elif isinstance(operation, _COMPLETIONS):
                 completions += 1
             elif isinstance(operation, FailWork):
                 metrics.count(t.TIMEOUTS if operation.timed_out else t.FAILURES)

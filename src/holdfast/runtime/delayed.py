@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from holdfast.core import failpoints
+from holdfast.core import ahead, failpoints
 from holdfast.core.rows import GATE_DUE, Work
 from holdfast.core.seams import Clock
 from holdfast.store.contract import Store
@@ -17,7 +17,6 @@ from holdfast.store.contract import Store
 SOON_US = 10_000
 COMMITS_AHEAD = 4  # to let it in, to claim it, the commit of what is known before, and the one that is under way
 WAKING_US = 2_000  # a timer of the event loop may be a millisecond late, and there are others to be served
-MOST_AHEAD_US = 20_000
 
 
 class Delayed:
@@ -38,7 +37,7 @@ class Delayed:
         """How much ahead of its time work is let in. Nothing where commits take no time, as with a clock of tests."""
         if self.is_crowded or not self._commit_us:
             return 0
-        return min(MOST_AHEAD_US, WAKING_US + int(COMMITS_AHEAD * self._commit_us))
+        return min(ahead.MOST_AHEAD_US, WAKING_US + int(COMMITS_AHEAD * self._commit_us))
 
     def note_commit(self, seconds: float) -> None:
         self._commit_us += (seconds * 1e6 - self._commit_us) / 16
@@ -86,7 +85,7 @@ class Delayed:
         No longer than it can be ahead, should a clock have gone back.
         """
         waited = 0
-        while (left := min(self._store.time_left(due), MOST_AHEAD_US - waited)) > 0:
+        while (left := min(self._store.time_left(due), ahead.MOST_AHEAD_US - waited)) > 0:
             await asyncio.sleep(left / 1e6)
             waited += left
         return not (waited and self.is_over)

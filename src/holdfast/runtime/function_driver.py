@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from holdfast.authoring.functions import PYTHON, Workflow
 from holdfast.coordinator import Commit, Coordinator
+from holdfast.core.ahead import MOST_AHEAD_US
 from holdfast.core.codec import Codecs, encode_error
 from holdfast.core.errors import MissingJob, RunError, UsageError
 from holdfast.core.function_operations import (
@@ -162,6 +163,7 @@ class FunctionDriver:
                 self._driven[run.id] = function
                 function.losses = work.losses
                 settled = await self._go_round(function, work, run, leased_at, ahead)
+                ahead = False
                 if settled is not None:
                     return settled
             except Lost:
@@ -252,7 +254,7 @@ class FunctionDriver:
                 raise NotDurable(stuck, hint="await an action, a timer, an event or another run")
             if ahead and may_park and not step.asks():
                 ahead = False  # its time comes in a moment, and something else may come before
-                await self._wait(function, self._store.time_left(work.due) / 1e6)
+                await self._wait(function, min(self._store.time_left(work.due), MOST_AHEAD_US) / 1e6)
                 continue
             if may_park or step.entries or step.asks():
                 answer = await self._say(function, work, step, park=may_park, ahead=sleeps)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from holdfast.core.ahead import starts_at
 from holdfast.core.function_operations import TURN
 from holdfast.core.operations import Handed
 from holdfast.core.rows import (
@@ -86,7 +87,7 @@ def brought_by_time(work: Work, run: Run) -> bool:
 def leased(work: Work, run: Run, *, worker: str, now: int) -> Work:
     """The item as a claim leaves it. What was let in ahead of its time starts when that has come."""
     token = max(work.token + 1, now) if brought_by_time(work, run) else work.token + 1
-    started = max(now, work.due)
+    started = starts_at(work.due, now)
     return msgspec.structs.replace(work, status=LEASED, token=token, worker=worker, started=started, gate=GATE_OPEN)
 
 

@@ -20,7 +20,7 @@ import asyncpg
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.core import failpoints
+from holdfast.core import ahead, failpoints
 from holdfast.core.errors import StoreUnavailable, UsageError
 from holdfast.core.operations import Handed
 from holdfast.core.rows import RUNS, WORK, Fact, History, Run, Work
@@ -61,7 +61,6 @@ from holdfast.store.server_time import ServerTime
 from holdfast.store.statements import PRUNED, statements
 
 _WORK_WIDTH = len(WORK.columns)
-CLOCK_STEP_US = 1_000_000
 
 
 class PostgresStore:
@@ -77,8 +76,7 @@ class PostgresStore:
         self._clock = clock
         self._sql = statements("postgres")
         self._listing = Listing("postgres")
-        self._offset = clock.now_us() - int(clock.monotonic() * 1e6)
-        self._server_time = ServerTime()
+        self._server_time = ServerTime(clock.now_us() - int(clock.monotonic() * 1e6))
         self._last_now = 0
         self._sessions: dict[str, Connection] = {}
         self._locked: set[str] = set()  # workers of this process whose session holds their lock
@@ -95,7 +93,8 @@ class PostgresStore:
         await self.connections.probe()
         async with self.connections.use() as connection:
             await check_database(connection, self.connections.pooled)
-            self._learn_time(await self._run(connection, "fetchval", self._sql["now"]))
+            asked = self._clock.monotonic()
+            self._learn_time(await self._run(connection, "fetchval", self._sql["now"]), asked)
 
     async def migrate(self) -> list[str]:
         async with self.connections.use() as connection:
@@ -116,14 +115,11 @@ class PostgresStore:
     # -- time
 
     def now(self) -> int:
-        self._last_now = max(self._last_now, int(self._clock.monotonic() * 1e6) + self._offset)
+        self._last_now = max(self._last_now, self._server_time.about(self._clock.monotonic()))
         return self._last_now
 
-    def _learn_time(self, server_us: int) -> None:
-        offset = server_us - int(self._clock.monotonic() * 1e6)
-        # An answer that was long under way would set us back; a step of the server's clock must be followed.
-        if offset > self._offset or offset < self._offset - CLOCK_STEP_US:
-            self._offset = offset
+    def _learn_time(self, server_us: int, asked: float) -> None:
+        self._server_time.learn(server_us, asked=asked, answered=self._clock.monotonic())
 
     async def _run(self, connection: Connection, method: str, sql: str, *args: Any) -> Any:
         self.round_trips += 1
@@ -149,8 +145,9 @@ class PostgresStore:
     async def write_guarded(self, connection: Connection, changes: Changes, *, deletes: bool = True) -> frozenset[str]:
         """The guarded statement; the runs that did not match, in which case nothing was written."""
         sql, args = guarded_flush(changes, deletes=deletes)
+        asked = self._clock.monotonic()
         row = await self._run(connection, "fetchrow", sql, *args)
-        self._learn_time(row["now"])
+        self._learn_time(row["now"], asked)
         if row["ok"]:
             return frozenset()
         missed = {old.id for old, _ in changes.updates.get(RUNS, ())} - set(row["runs"])
@@ -280,7 +277,7 @@ class PostgresStore:
         if failpoints.armed:
             await failpoints.reach("claim.before")
         names = (request.queue, list(request.workflows), list(request.actions))
-        asked = (*names, request.limit, request.worker, request.losses_below)
+        asked = (*names, request.limit, request.worker, request.losses_below, ahead.MOST_AHEAD_US)
         rows = await self._statement("fetch", "claim" if request.recall is None else "claim_items", *asked)
         if failpoints.armed:
             await failpoints.reach("claim.after")
@@ -314,8 +311,7 @@ class PostgresStore:
         due: int | None
         asked = self._clock.monotonic()
         due, now = await self._statement("fetchrow", "promote", list(queues), ahead_us)
-        self._learn_time(now)
-        self._server_time.learn(now, asked=asked, answered=self._clock.monotonic())
+        self._learn_time(now, asked)
         return due
 
     def time_left(self, due: int) -> int:
@@ -394,13 +390,14 @@ class PostgresStore:
             await failpoints.reach("heartbeat.before")
         session = await self._session(worker)
         try:
+            asked = self._clock.monotonic()
             with translate(self.connections.shown):
                 seen = await self._run(session, "fetchval", self._sql["heartbeat"], worker, int(lease_seconds * 1e6))
         except StoreUnavailable:
             session.terminate()
             raise
         if seen is not None:
-            self._learn_time(seen)
+            self._learn_time(seen, asked)
         if failpoints.armed:
             await failpoints.reach("heartbeat.after")
         return seen is not None

@@ -50,9 +50,10 @@ class PostgresTransaction:
 
     async def lock_runs(self, ids: Sequence[str]) -> frozenset[str]:
         await self._limit_waiting()
+        asked = self._store._clock.monotonic()
         rows = await self._fetch("lock_runs", sorted(ids))
         if rows:
-            self._store._learn_time(rows[-1][0])
+            self._store._learn_time(rows[-1][0], asked)
         self.now = self._store.now()
         return frozenset(row[1] for row in rows)
 

@@ -1,4 +1,4 @@
-"""What time it is on the server, at the least: between its answers, and whatever its clock and ours do."""
+"""What time it is on the server between its answers, whatever its clock and ours do."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ ANSWERS = 8  # the best of so many: the two clocks do not drift apart by anythin
 class ServerTime:
     """How far the server's clock is ahead of ours, which counts from somewhere, from what it said and when.
 
-    It read its clock between our question and its answer, so that each answer gives a least and a most. The most of
-    the leasts is nearest to the truth; where it is above the most of the last answer, the server's clock was set back.
+    It read its clock between our question and its answer, so that each answer gives a least and a most. One that was
+    long under way says little, and changes little. The most shows that the server's clock was set back or runs slower.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, offset_us: int) -> None:
+        self._offset_us = offset_us  # a guess, until it has answered
         self._leasts: deque[int] = deque(maxlen=ANSWERS)
 
     def learn(self, server_us: int, *, asked: float, answered: float) -> None:
-        if self._leasts and max(self._leasts) > server_us - int(asked * 1e6):
+        least, most = server_us - int(answered * 1e6) - 1, server_us - int(asked * 1e6)
+        self._offset_us = min(max(self._offset_us, least), most)
+        if self._leasts and max(self._leasts) > most:
             self._leasts.clear()
-        self._leasts.append(server_us - int(answered * 1e6) - 1)  # a microsecond, as both are cut off
+        self._leasts.append(least)
+
+    def about(self, monotonic: float) -> int:
+        """The server's time now, as well as it is known: right but for the time that a question takes."""
+        return int(monotonic * 1e6) + self._offset_us
 
     def at_least(self, monotonic: float) -> int:
-        """The server's time now. Of one that has not answered yet nothing is known: long ago."""
+        """It is not earlier than this. Of a server that has not answered yet nothing is known: long ago."""
         return int(monotonic * 1e6) + max(self._leasts) if self._leasts else 0

@@ -11,7 +11,9 @@ t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
 n AS MATERIALIZED (SELECT now, CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely OR token + 1 >= now)
   THEN set_config('synchronous_commit', 'off', true) END AS not_synced
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) clock),
-u AS (UPDATE work w SET status = 'leased', worker = $5, started = greatest(w.due, (SELECT now FROM n)),
+u AS (UPDATE work w SET status = 'leased', worker = $5,
+    started = CASE WHEN w.due > (SELECT now FROM n) + $7::bigint THEN (SELECT now FROM n)
+      ELSE greatest(w.due, (SELECT now FROM n)) END,
     token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
   FROM t WHERE w.ctid = t.place RETURNING {work@w}),"""
 
@@ -121,9 +123,9 @@ STORE: tuple[Mutant, ...] = (
         "store",
         "PostgreSQL: the client's clock decides instead of the server's",
         "G6, I5",
-        "store/postgres.py",
-        "        offset = server_us - int(self._clock.monotonic() * 1e6)\n",
-        "        offset = self._offset\n",
+        "store/server_time.py",
+        "        self._offset_us = min(max(self._offset_us, least), most)\n",
+        "",
         *("tests/reliability/test_found_by_mutants.py", "-k", "test_g6_i5_on_postgresql"),
     ),
     mutant(
@@ -292,7 +294,7 @@ STORE: tuple[Mutant, ...] = (
         "a function that waits for an event as well sleeps until the time that its turn was claimed for",
         "I50",
         "runtime/function_driver.py",
-        "                await self._wait(function, self._store.time_left(work.due) / 1e6)\n",
+        "                await self._wait(function, min(self._store.time_left(work.due), MOST_AHEAD_US) / 1e6)\n",
         "                await self._until(work.due)\n",
         *("tests/worker/test_ahead.py", "-k", "an_event_that_comes_before and memory"),
     ),
@@ -310,7 +312,7 @@ STORE: tuple[Mutant, ...] = (
         "a cancel wakes at once a turn that may have recorded a time to come",
         "G6, I10",
         "models/delivery.py",
-        "            due = max(turn.due, view.now) if turn.status == LEASED else view.now\n",
+        "            due = starts_at(turn.due, view.now) if fence else view.now\n",
         "            due = view.now\n",
         *("tests/kernel/test_ahead.py", "-k", "leaves_a_turn and memory"),
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.core import ahead
 from holdfast.core.operations import Handed, WorkOperation
 from holdfast.core.rows import (
     CANCELLED,
@@ -29,7 +30,6 @@ from holdfast.core.rows import (
     Work,
 )
 from holdfast.core.view import Changes
-from holdfast.runtime.delayed import MOST_AHEAD_US
 from holdfast.store.contract import Store, brought_by_time
 from tests.reliability.simulation.ledger import must
 
@@ -110,7 +110,9 @@ class Shadow:
 
     def _on_lease(self, key: Key, work: Work, run: Run, now: int) -> None:
         must(
-            work.due <= now + MOST_AHEAD_US, "G6", f"{key} was leased {(work.due - now) / 1e6:.6f} s ahead of its time"
+            work.due <= now + ahead.MOST_AHEAD_US,
+            "G6",
+            f"{key} was leased {(work.due - now) / 1e6:.6f} s ahead of its time",
         )
         if work.kind not in SETTLES_AFTER_END:
             must(run.status not in (*FINAL, FAILED), "G7", f"{key} was leased in a run that is {run.status}")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime import delayed
-from tests.reliability.simulation import shadow
+from holdfast.core import ahead
+from holdfast.runtime import delayed, function_driver
 from tests.reliability.simulation.simulate import simulate, simulate_all
 
 SEEDS = 2_000
@@ -35,7 +35,7 @@ def test_g9_no_seed_breaks_a_promise_while_faults_last_or_leaves_anything_stuck_
 
 def test_g6_nothing_of_what_is_claimed_far_ahead_of_its_time_happens_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if commits took half a second: for what happens in the time that is left until then (decision 0033)."""
-    for module in (delayed, shadow):
+    for module in (ahead, function_driver):
         monkeypatch.setattr(module, "MOST_AHEAD_US", 500_000)
     monkeypatch.setattr(delayed, "COMMITS_AHEAD", 10**6)
     broken = [f"seed {verdict.seed}: {verdict.broken}" for verdict in simulate_all(range(FAR_AHEAD)) if verdict.broken]

@@ -501,7 +501,9 @@ t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
 n AS MATERIALIZED (SELECT now, CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely OR token + 1 >= now)
   THEN set_config('synchronous_commit', 'off', true) END AS not_synced
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) clock),
-u AS (UPDATE work w SET status = 'leased', worker = $5, started = greatest(w.due, (SELECT now FROM n)),
+u AS (UPDATE work w SET status = 'leased', worker = $5,
+    started = CASE WHEN w.due > (SELECT now FROM n) + $7::bigint THEN (SELECT now FROM n)
+      ELSE greatest(w.due, (SELECT now FROM n)) END,
     token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
   FROM t WHERE w.ctid = t.place RETURNING {work@w}),
 -- A run's status follows its first claim, where nobody holds the run. A claim column like the lease: the version stays (K4).
@@ -524,7 +526,9 @@ t AS MATERIALIZED (SELECT c.*, kind IN ('timer', 'sleep') OR (kind = 'turn'
 n AS MATERIALIZED (SELECT now, CASE WHEN NOT EXISTS (SELECT FROM t WHERE NOT timely OR token + 1 >= now)
   THEN set_config('synchronous_commit', 'off', true) END AS not_synced
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) clock),
-u AS (UPDATE work w SET status = 'leased', worker = $5, started = greatest(w.due, (SELECT now FROM n)),
+u AS (UPDATE work w SET status = 'leased', worker = $5,
+    started = CASE WHEN w.due > (SELECT now FROM n) + $7::bigint THEN (SELECT now FROM n)
+      ELSE greatest(w.due, (SELECT now FROM n)) END,
     token = CASE WHEN t.timely THEN greatest(w.token + 1, (SELECT now FROM n)) ELSE w.token + 1 END
   FROM t WHERE w.ctid = t.place RETURNING w.run, w.node, w.attempt, t.token AS before, w.token, w.started),
 b AS MATERIALIZED (SELECT r.id, u.started FROM u JOIN runs r ON r.id = u.run WHERE r.status = 'pending' FOR NO KEY UPDATE OF r SKIP LOCKED),
