@@ -300,7 +300,7 @@ async def test_a_claim_among_a_crowd_that_waits_looks_at_none_of_it(crowded_post
     transaction = connection.transaction()
     try:
         await transaction.start()
-        arguments = ("default", ["waits_for_go"], ["waits_for_go"], 100, "worker-1", 10)
+        arguments = ("default", ["waits_for_go"], ["waits_for_go"], 100, "worker-1", 10, 0)
         sql = f"EXPLAIN (ANALYZE, FORMAT JSON) {statements('postgres')['claim']}"
         answer = await connection.fetchval(sql, *arguments)
     finally:

@@ -79,8 +79,8 @@ FILL_POSTGRES = FILL_STREAMS.format(
 
 # Statement, arguments, and the indexes that must serve it. "workers" is small and may be scanned.
 ON_POSTGRES: dict[str, tuple[tuple[Any, ...], set[str]]] = {
-    "claim": (("default", NAMES, ["Old.s"], BATCH, "worker-1", 10), {"work_claimable", "runs_pkey"}),
-    "claim_items": (("default", NAMES, ["Old.s"], BATCH, "worker-1", 10), {"work_claimable", "runs_pkey"}),
+    "claim": (("default", NAMES, ["Old.s"], BATCH, "worker-1", 10, 0), {"work_claimable", "runs_pkey"}),
+    "claim_items": (("default", NAMES, ["Old.s"], BATCH, "worker-1", 10, 0), {"work_claimable", "runs_pkey"}),
     "claimed": (([run_id(FIRST_OPEN)], ["s0"], [1], [1]), {"work_pkey", "runs_pkey"}),
     "heartbeat": (("worker-1", 30_000_000), set()),
     "leased_to": (("worker-1",), {"work_leased"}),
@@ -341,7 +341,7 @@ async def test_a_claim_from_a_wide_run_reads_only_what_it_claims(used_postgres: 
         await transaction.start()
         await connection.execute(wide_run("wide", 10_000))
         await connection.execute("ANALYZE work")
-        statement, arguments = statements("postgres")["claim"], ("wide", NAMES, ["Old.s"], BATCH, "worker-1", 10)
+        statement, arguments = statements("postgres")["claim"], ("wide", NAMES, ["Old.s"], BATCH, "worker-1", 10, 0)
         answer = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *arguments)
     finally:
         await transaction.rollback()
