@@ -102,7 +102,7 @@ async def test_k3_a_cancel_waits_for_a_claim_that_is_just_being_written(postgres
         await first.submit(start("r"))
         transaction = claiming.transaction()
         await transaction.start()
-        assert len(await claiming.fetch(claim, "default", list(GRAPHS), list(NAMES), 5, "theirs", 2**31 - 1)) == 1
+        assert len(await claiming.fetch(claim, "default", list(GRAPHS), list(NAMES), 5, "theirs", 2**31 - 1, 0)) == 1
         cancelling = first.submit(CancelRun(run="r"))
         await until_someone_waits_for_a_lock(postgres_site.url)
         await transaction.commit()
