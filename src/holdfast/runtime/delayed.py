@@ -82,10 +82,12 @@ class Delayed:
     async def until(self, due: int) -> bool:
         """Wait for the time of what was let in ahead of it; False if it is not to be begun here any more.
 
-        No longer than it can be ahead, should a clock have gone back.
+        Whatever clocks do meanwhile, also if they stand still: twice, and no longer than it can be ahead.
         """
-        waited = 0
-        while (left := min(self._store.time_left(due), ahead.MOST_AHEAD_US - waited)) > 0:
+        waited = False
+        for _ in range(2):
+            if (left := min(self._store.time_left(due), ahead.MOST_AHEAD_US)) <= 0:
+                break
             await asyncio.sleep(left / 1e6)
-            waited += left
+            waited = True
         return not (waited and self.is_over)
