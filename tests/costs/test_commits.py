@@ -13,8 +13,8 @@ from holdfast.authoring.registry import Registry
 from holdfast.coordinator import Commit
 
 STEPS = 100
-# An autovacuum that happens to come by commits in the same database; a second commit a step would be a hundred.
-FOREIGN_COMMITS = 5
+# An autovacuum that happens to come by commits in the same database, once a table; a second commit a step would be a hundred.
+FOREIGN_COMMITS = 20
 # Nothing but the steps themselves: claims, heartbeats, sweeps and announcements are hints or housekeeping, and happen
 # by the clock and not by the step.
 ONLY_STEPS: dict[str, Any] = {"poll_seconds": 600, "sweep_seconds": 600, "lease_seconds": 3600, "notify": False}
