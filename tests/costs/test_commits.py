@@ -13,7 +13,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.coordinator import Commit
 
 STEPS = 100
-# An autovacuum that happens to come by commits in the same database, once a table; a second commit a step would be a hundred.
+# An autovacuum that comes by commits in the same database, once a table; a second commit a step would be a hundred.
 FOREIGN_COMMITS = 20
 # Nothing but the steps themselves: claims, heartbeats, sweeps and announcements are hints or housekeeping, and happen
 # by the clock and not by the step.
