@@ -135,7 +135,7 @@ def wake(view: View, run: Run, *, fence: bool = False) -> Run:
             if run.status == SUSPENDED:
                 run = replace(run, status=RUNNING)
             # A turn that was claimed ahead of its time may have recorded that this has come: nobody is told before.
-            due = starts_at(turn.due, view.now) if fence else view.now
+            due = starts_at(turn.due, view.now) if turn.status == LEASED else view.now
             turn = replace(turn, status=READY, worker=None, due=due, gate=gate_for(run, due, view.now))
             view.put(WORK, turn)
     view.put(RUNS, run)

@@ -312,7 +312,7 @@ STORE: tuple[Mutant, ...] = (
         "a cancel wakes at once a turn that may have recorded a time to come",
         "G6, I10",
         "models/delivery.py",
-        "            due = starts_at(turn.due, view.now) if fence else view.now\n",
+        "            due = starts_at(turn.due, view.now) if turn.status == LEASED else view.now\n",
         "            due = view.now\n",
         *("tests/kernel/test_ahead.py", "-k", "leaves_a_turn and memory"),
     ),
