@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.coordinator import Coordinator
 from holdfast.core.flow_waits import WakeAhead
 from holdfast.core.function_operations import TURN, Entry, TakeTurn
 from holdfast.core.operations import RECORDED, REPEATED, STALE, CancelRun, ClaimWork, CompleteWork, Offer, StartRun
@@ -20,6 +21,13 @@ from tests.support.stores import EPOCH_US, SECOND, Site, VirtualClock, every_row
 DUE = EPOCH_US + 10 * SECOND
 AT: dict[str, Any] = {"run": "r", "node": "sleep", "attempt": 1, "token": 1}
 FOLLOWS = Offer(worker="w", room=10, queues=("default",))
+AT_TURN = AT | {"node": TURN}
+
+
+async def fall_asleep(coordinator: Coordinator) -> None:
+    """A function that waits for a time alone, and has been parked."""
+    await coordinator.submit(StartRun(run="r", workflow="f", model="function", offer=FOLLOWS))
+    await coordinator.submit(TakeTurn(**AT_TURN, known=0, park=True, due=DUE))
 
 
 async def work_of(store: Store) -> dict[str, Work]:
@@ -61,19 +69,18 @@ async def test_g6_all_that_a_sleep_leads_to_is_of_its_time(site: Site) -> None:
 
 
 REFUSED = {
-    "the run would end": (flows.sleeps_and_returns, ()),
-    "the run would fail": (flows.sleeps_and_fails, ()),
-    "a join that waits for others": (flows.sleeps_beside, ()),
+    "the run would end": flows.sleeps_and_returns,
+    "the run would fail": flows.sleeps_and_fails,
+    "a join that waits for others": flows.sleeps_beside,
 }
 
 
 @pytest.mark.parametrize("why", REFUSED)
 async def test_g6_a_sleep_that_leads_to_what_everybody_sees_is_over_at_its_time_only(site: Site, why: str) -> None:
     """Nothing is written of the refused one, and another run in its batch is not held up."""
-    flow, _ = REFUSED[why]
     clock = VirtualClock()
     async with opened_kernel(site, clock) as (coordinator, store):
-        for run, which in (("r", flow), ("other", flows.sleeps_and_acts)):
+        for run, which in (("r", REFUSED[why]), ("other", flows.sleeps_and_acts)):
             await coordinator.submit(flows.begin_flow(run, which))
             await coordinator.submit(ClaimWork(**AT | {"run": run}, worker="w"))
         clock.advance(9.5)
@@ -113,16 +120,12 @@ async def test_k3_k8_who_wakes_ahead_holds_the_lease_and_is_told_that_it_was_don
 @pytest.mark.parametrize("late", [0, 1])
 async def test_i56_a_timer_that_is_recorded_ahead_bears_the_time_that_it_is_due(site: Site, late: int) -> None:
     """The code is told that when it has come, in each replay; of one that is late it is when it was recorded."""
-    clock = VirtualClock()
-    turn: dict[str, Any] = AT | {"node": TURN}
-    timer = Entry(address="/1", kind="timer", name="")
-    start = StartRun(run="r", workflow="f", model="function", offer=FOLLOWS)
+    clock, timer = VirtualClock(), Entry(address="/1", kind="timer", name="")
     async with opened_kernel(site, clock) as (coordinator, store):
-        await coordinator.submit(start)
-        await coordinator.submit(TakeTurn(**turn, known=0, park=True, due=DUE))
-        await coordinator.submit(ClaimWork(**turn | {"token": 2}, worker="w"))
+        await fall_asleep(coordinator)
+        await coordinator.submit(ClaimWork(**AT_TURN | {"token": 2}, worker="w"))
         clock.advance(9.5 + late)
-        said = await coordinator.submit(TakeTurn(**turn | {"token": 2}, known=0, entries=(timer,), ahead=True))
+        said = await coordinator.submit(TakeTurn(**AT_TURN | {"token": 2}, known=0, entries=(timer,), ahead=True))
         (row,) = await store.history("r")
         assert row.at == DUE + late * SECOND // 2
         assert [(each.entry, each.at) for each in said.entries] == [(timer, row.at)]
@@ -135,12 +138,9 @@ async def test_i10_g6_a_cancel_leaves_a_turn_that_was_claimed_ahead_its_time(sit
     What is due later than it could be claimed for has a time of another clock, which nobody waits for.
     """
     clock = VirtualClock()
-    turn: dict[str, Any] = AT | {"node": TURN}
-    start = StartRun(run="r", workflow="f", model="function", offer=FOLLOWS)
     async with opened_kernel(site, clock) as (coordinator, store):
-        await coordinator.submit(start)
-        await coordinator.submit(TakeTurn(**turn, known=0, park=True, due=DUE))
-        await coordinator.submit(ClaimWork(**turn | {"token": 2}, worker="w"))
+        await fall_asleep(coordinator)
+        await coordinator.submit(ClaimWork(**AT_TURN | {"token": 2}, worker="w"))
         clock.advance(10 - left)
         await coordinator.submit(CancelRun(run="r"))
         fenced = (await work_of(store))[TURN]
@@ -152,11 +152,8 @@ async def test_i10_g6_a_cancel_leaves_a_turn_that_was_claimed_ahead_its_time(sit
 async def test_i10_a_cancel_wakes_a_sleeper_at_once(site: Site, left: float) -> None:
     """Also one that is to wake in a moment: with a clock of tests that moment may never come."""
     clock = VirtualClock()
-    turn: dict[str, Any] = AT | {"node": TURN}
-    start = StartRun(run="r", workflow="f", model="function", offer=FOLLOWS)
     async with opened_kernel(site, clock) as (coordinator, store):
-        await coordinator.submit(start)
-        await coordinator.submit(TakeTurn(**turn, known=0, park=True, due=DUE))
+        await fall_asleep(coordinator)
         clock.advance(10 - left)
         await coordinator.submit(CancelRun(run="r"))
         woken = (await work_of(store))[TURN]
